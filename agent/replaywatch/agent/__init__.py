@@ -1,0 +1,1 @@
+"""The sidecar: receives frames from probes, exposes metrics, ships batches to the collector."""

@@ -1,0 +1,344 @@
+"""`Window`: what one workload did on one device over a stretch of time.
+
+Live probes, traces, logs and engine metrics all end as windows, and the same detectors judge them. A measurement that
+was not made is None, never 0. Windows of one workload merge by addition (`merge_windows`), so that any horizon can be
+put together from smaller ones. Times are integer nanoseconds, sizes bytes, ratios in 0..1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Final, Literal, TypeVar
+
+from replaywatch.contract.histogram import Histogram
+
+Mode = Literal["full", "piecewise", "eager"]
+Phase = Literal["decode", "prefill", "mixed", "train"]
+Engine = Literal["vllm", "sglang", "trtllm", "tgi", "transformers", "torch", "llama.cpp", "unknown"]
+Origin = Literal["probe", "trace", "log", "metrics"]
+TraceMethod = Literal["kineto", "roctracer", "nsys", "cupti"]
+
+# Why a step was not fully replayed. Closed, because it becomes a metric label; details go into `Observation.detail`.
+FALLBACK_REASONS: Final = (
+    "above_ceiling",
+    "no_matching_graph",
+    "mode_none",
+    "forced_eager",
+    "attention_backend",
+    "cascade_attention",
+    "lora",
+    "speculative_width",
+    "ranks_disagree",
+    "prefill_by_design",
+    "multimodal_input",
+    "dynamic_shape",
+    "mutated_input",
+    "cpu_tensor",
+    "incompatible_op",
+    "rerecord_limit",
+    "capture_failed",
+    "warm_up",
+    "other",
+)
+CAPTURE_OUTCOMES: Final = ("ok", "failed", "throwaway")
+
+# What a source saw beside numbers. Closed for the same reason.
+OBSERVATION_KINDS: Final = (
+    "mode_downgrade",
+    "graphs_disabled",
+    "capture_failed",
+    "out_of_memory",
+    "process_died",
+    "inductor_skip",
+    "inductor_rerecord",
+    "dynamic_shapes",
+    "graph_update_failed",
+    "graph_call_failed",
+    "replay_stuck",
+    "sizes_dropped",
+    "host_graph_break",
+    "error",
+)
+
+_LAST: Final = {"merge": "last"}
+_MAX: Final = {"merge": "max"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Who: one model part of one process on one device, in one phase where the phase is known.
+
+    `component` names a part with graphs of its own (target, draft, encoder, a pipeline stage). `name` is what a person
+    calls it when nothing else is known, such as a file's name.
+    """
+
+    name: str | None = None
+    node: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+    engine: Engine = "unknown"
+    model_name: str | None = None
+    component: str | None = None
+    phase: Phase | None = None
+    gpu_index: int | None = None
+    gpu_uuid: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Stable identity as text; equal workloads have equal keys."""
+        return "/".join("" if v is None else str(v) for v in (getattr(self, f.name) for f in fields(self)))
+
+    @property
+    def label(self) -> str:
+        """Short name for people: pod, model or file, then rank, component and phase."""
+        head = self.pod or self.name or self.model_name or (f"pid {self.pid}" if self.pid is not None else "workload")
+        parts = [f"rank {self.rank}" if self.rank is not None else None, self.component, self.phase]
+        tail = " ".join(p for p in parts if p)
+        return f"{head} ({tail})" if tail else head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """How steps were dispatched, and what happened to graphs.
+
+    Shape: `steps` by Mode; `fallbacks` by FALLBACK_REASONS; `batch_sizes` and `eager_batch_sizes` steps by number of
+    sequences (at most 64 keys; sizes above 64 keys are rounded up to a power of two); `captures` by CAPTURE_OUTCOMES;
+    `updates` and `failed_calls` by error name. `eager_batch_sizes` counts the steps that were not fully replayed.
+    """
+
+    steps: Mapping[str, int] | None = None
+    fallbacks: Mapping[str, int] | None = None
+    batch_sizes: Mapping[int, int] | None = None
+    eager_batch_sizes: Mapping[int, int] | None = None
+    real_tokens: int | None = None
+    padded_tokens: int | None = None
+    replays: int | None = None
+    captures: Mapping[str, int] | None = None
+    instantiations: int | None = None
+    updates: Mapping[str, int] | None = None
+    destroys: int | None = None
+    failed_calls: Mapping[str, int] | None = None
+    live_graphs: int | None = field(default=None, metadata=_LAST)
+    unused_graphs: int | None = field(default=None, metadata=_LAST)
+    graph_nodes: int | None = field(default=None, metadata=_LAST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Durations in nanoseconds, as histograms.
+
+    `replay` GPU time of a graph replay; `replay_gap` GPU idle between a replay's end and the next work; `launch_gap`
+    GPU idle between two kernels inside a step; `step_period` start to start; `step_by_mode` the same by Mode;
+    `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch.
+    """
+
+    replay: Histogram | None = None
+    replay_gap: Histogram | None = None
+    launch_gap: Histogram | None = None
+    step_period: Histogram | None = None
+    step_by_mode: Mapping[str, Histogram] | None = None
+    capture: Histogram | None = None
+    instantiate: Histogram | None = None
+    launch_call: Histogram | None = None
+    graph_launch_call: Histogram | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedWork:
+    """Totals over the clean steps of a traced stretch; the input of the counterfactual estimate.
+
+    Steps that are far longer than the others (idle stretches, captures) are left out and counted in `skipped_steps`.
+    `span` is the sum of step periods, `busy` the union of kernel and copy intervals on the device, `kernel` the sum of
+    kernel durations. `chain_kernels` is the number of kernels on the busiest stream, those that can only follow one
+    another. `host_fixed` is host time that stays when everything is captured: from the end of a wait for the device
+    to the next launch. `cpu_ops`, `python_calls`, `runtime_calls` count recorded host events inside clean steps: each
+    cost the traced process time that it does not spend without a profiler (M23).
+
+    Units: `_ns` nanoseconds, `_ns2` their square, `_bytes` bytes. `span_sq_ns2` gives the spread of step periods.
+    """
+
+    method: TraceMethod = field(default="kineto", metadata=_LAST)
+    has_cpu_events: bool = field(default=False, metadata=_LAST)
+    steps: int = 0
+    skipped_steps: int = 0
+    span_ns: int = 0
+    span_sq_ns2: float = 0.0
+    busy_ns: int = 0
+    kernel_ns: int = 0
+    graph_kernels: int = 0
+    eager_kernels: int = 0
+    graph_kernel_ns: int = 0
+    eager_kernel_ns: int = 0
+    chain_kernels: int = 0
+    graph_busy_ns: int = 0
+    launches: int = 0
+    graph_launches: int = 0
+    copies: int = 0
+    copy_ns: int = 0
+    input_copies: int = 0
+    input_copy_ns: int = 0
+    input_copy_bytes: int = 0
+    replay_gap_ns: int = 0
+    launch_call_ns: int = 0
+    cpu_ops: int = 0
+    python_calls: int = 0
+    runtime_calls: int = 0
+    host_fixed_ns: int | None = None
+    sync_ns: int | None = None
+    in_graph_gap_ns: int | None = None
+    in_graph_gaps: int | None = None
+    unmatched_kernels: int = 0
+    dropped_records: int = 0
+    gaps_are_evidence: bool = field(default=True, metadata=_LAST)
+
+    @property
+    def kernels(self) -> int:
+        """Kernels of the clean steps, inside and outside graphs."""
+        return self.graph_kernels + self.eager_kernels
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of kernels that came from graphs; None when no kernel was seen."""
+        return self.graph_kernels / self.kernels if self.kernels else None
+
+    @property
+    def busy_ratio(self) -> float | None:
+        """Share of the traced time in which the device worked; None when nothing was traced."""
+        return min(1.0, self.busy_ns / self.span_ns) if self.span_ns else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphMemory:
+    """Bytes held by graph pools. `estimated_bytes` is what the engine reserved for them beforehand."""
+
+    pool_bytes: int | None = field(default=None, metadata=_LAST)
+    estimated_bytes: int | None = field(default=None, metadata=_LAST)
+    unused_bytes: int | None = field(default=None, metadata=_LAST)
+    by_owner: Mapping[str, int] | None = field(default=None, metadata=_LAST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeCost:
+    """What watching cost the watched process: host time of hooks, traced windows, frames sent and dropped."""
+
+    hook_ns: int = 0
+    hook_calls: int = 0
+    helper_cpu_ns: int = 0
+    traced_windows: int = 0
+    traced_ns: int = 0
+    frames_sent: int = 0
+    frames_dropped: int = 0
+    throttled: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlindSpot:
+    """A signal that could not be seen, and why, in one sentence."""
+
+    signal: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something a source saw that is not a number; equal ones are counted, not repeated.
+
+    Shape: `kind` one of OBSERVATION_KINDS; `detail` at most 400 characters, without prompts, outputs or secrets;
+    `where` file and line, logger or hook.
+    """
+
+    kind: str
+    detail: str
+    count: int = 1
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One workload on one device over [start_ns, end_ns), Unix time."""
+
+    workload: Workload
+    start_ns: int
+    end_ns: int
+    origin: Origin
+    fingerprint_id: str | None = None
+    config_id: str | None = None
+    dispatch: Dispatch = Dispatch()
+    timing: Timing = Timing()
+    traced: TracedWork | None = None
+    memory: GraphMemory = GraphMemory()
+    cost: ProbeCost | None = None
+    blind: tuple[BlindSpot, ...] = ()
+    observations: tuple[Observation, ...] = ()
+
+    @property
+    def steps(self) -> int | None:
+        """Steps that the window covers, from the best signal it has; None when none counts steps."""
+        if self.dispatch.steps is not None:
+            return sum(self.dispatch.steps.values())
+        if self.timing.step_period is not None:
+            return self.timing.step_period.count
+        return self.traced.steps + self.traced.skipped_steps if self.traced else None
+
+
+Record = TypeVar("Record")
+
+
+def _merge_value(a: Any, b: Any, how: str) -> Any:
+    """Two values of one field; the later one is b."""
+    if a is None or b is None:
+        return b if a is None else a
+    if how == "last":
+        return b
+    if how == "max":
+        return max(a, b)
+    if isinstance(a, Histogram):
+        return a.merge(b)
+    if isinstance(a, Mapping):
+        merged = dict(a)
+        for key, value in b.items():
+            merged[key] = _merge_value(merged[key], value, how) if key in merged else value
+        return merged
+    if is_dataclass(a):
+        return merge_records(a, b)
+    return a + b
+
+
+def merge_records(a: Record, b: Record) -> Record:
+    """Two records of one type, field by field: sums, except where a field's metadata says last or max."""
+    merged = {
+        f.name: _merge_value(getattr(a, f.name), getattr(b, f.name), f.metadata.get("merge", "sum"))
+        for f in fields(a)  # type: ignore[arg-type]
+    }
+    return type(a)(**merged)
+
+
+def _merge_observations(a: tuple[Observation, ...], b: tuple[Observation, ...]) -> tuple[Observation, ...]:
+    counts: dict[tuple[str, str, str | None], int] = {}
+    for o in (*a, *b):
+        counts[o.kind, o.detail, o.where] = counts.get((o.kind, o.detail, o.where), 0) + o.count
+    return tuple(Observation(kind, detail, n, where) for (kind, detail, where), n in counts.items())
+
+
+def merge_windows(earlier: Window, later: Window) -> Window:
+    """Two windows of one workload as one; sums are exact, gauges and snapshots are those of the later window."""
+    return Window(
+        workload=later.workload,
+        start_ns=min(earlier.start_ns, later.start_ns),
+        end_ns=max(earlier.end_ns, later.end_ns),
+        origin=later.origin,
+        fingerprint_id=later.fingerprint_id or earlier.fingerprint_id,
+        config_id=later.config_id or earlier.config_id,
+        dispatch=merge_records(earlier.dispatch, later.dispatch),
+        timing=merge_records(earlier.timing, later.timing),
+        traced=_merge_value(earlier.traced, later.traced, "sum"),
+        memory=merge_records(earlier.memory, later.memory),
+        cost=_merge_value(earlier.cost, later.cost, "sum"),
+        blind=tuple(dict.fromkeys((*earlier.blind, *later.blind))),
+        observations=_merge_observations(earlier.observations, later.observations),
+    )

@@ -1,0 +1,1 @@
+"""Runs inside the serving process; standard library and contract only."""

@@ -1,0 +1,1 @@
+"""What else becomes windows: traces, logs, engine metrics."""

@@ -1,0 +1,1 @@
+"""Files in, a report out: the offline form of the detectors."""

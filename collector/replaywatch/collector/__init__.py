@@ -1,0 +1,1 @@
+"""Ingest, store, detection tick, incidents, notifications, API and page."""

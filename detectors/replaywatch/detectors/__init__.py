@@ -1,0 +1,1 @@
+"""Windows in, verdicts out; pure, no I/O, no clock."""
