@@ -158,6 +158,9 @@ class TracedWork:
     to the next launch. `cpu_ops`, `python_calls`, `runtime_calls` count recorded host events inside clean steps: each
     cost the traced process time that it does not spend without a profiler (M23).
 
+    The `total_` fields cover the whole traced stretch, long idle stretches taken out of the span, and serve what people
+    read (coverage, busy share); `gaps_are_evidence` is False where the tracer's stamps say nothing about gaps (HIP).
+
     Units: `_ns` nanoseconds, `_ns2` their square, `_bytes` bytes. `span_sq_ns2` gives the spread of step periods.
     """
 
@@ -193,6 +196,10 @@ class TracedWork:
     in_graph_gaps: int | None = None
     unmatched_kernels: int = 0
     dropped_records: int = 0
+    total_span_ns: int = 0
+    total_busy_ns: int = 0
+    total_kernels: int = 0
+    total_graph_kernels: int = 0
     gaps_are_evidence: bool = field(default=True, metadata=_LAST)
 
     @property
@@ -203,12 +210,12 @@ class TracedWork:
     @property
     def coverage(self) -> float | None:
         """Share of kernels that came from graphs; None when no kernel was seen."""
-        return self.graph_kernels / self.kernels if self.kernels else None
+        return self.total_graph_kernels / self.total_kernels if self.total_kernels else None
 
     @property
     def busy_ratio(self) -> float | None:
         """Share of the traced time in which the device worked; None when nothing was traced."""
-        return min(1.0, self.busy_ns / self.span_ns) if self.span_ns else None
+        return min(1.0, self.total_busy_ns / self.total_span_ns) if self.total_span_ns else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,7 +196,7 @@ def _histogram(value: Any, at: str) -> Histogram:
     return Histogram(count, _int(value.get("s"), f"{at}.s"), zero, buckets)
 
 
-def _record(kind: type) -> Decoder:
+def _record(kind: Any) -> Decoder:
     hints = get_type_hints(kind)
     inner = {f.name: _decoder(hints[f.name]) for f in fields(kind)}
     required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
