@@ -1,0 +1,56 @@
+"""`Evidence`: all that a detector may look at for one workload; put together from windows, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from replaywatch.contract.snapshot import EngineConfig, Fingerprint
+from replaywatch.contract.window import Window, Workload, merge_windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of one workload.
+
+    `recent` is the last horizon (a minute or two live, the whole file for a recording), `lifetime` everything since
+    the process started or the recording began. `is_recording` says that nothing more will come: a recording is judged
+    on what it has, a live workload may still warm up.
+    """
+
+    workload: Workload
+    recent: Window
+    lifetime: Window
+    config: EngineConfig | None = None
+    fingerprint: Fingerprint | None = None
+    is_recording: bool = False
+
+
+def gather(
+    windows: Iterable[Window],
+    *,
+    fingerprints: Mapping[str, Fingerprint] | None = None,
+    configs: Mapping[str, EngineConfig] | None = None,
+    horizon_ns: int | None = None,
+    is_recording: bool = False,
+) -> Evidence:
+    """The evidence in the windows of one workload, in any order.
+
+    `horizon_ns` bounds `recent` to windows that end within it before the last one; None takes all.
+    Raises: ValueError when there are no windows.
+    """
+    ordered = sorted(windows, key=lambda w: (w.end_ns, w.start_ns))
+    if not ordered:
+        raise ValueError("evidence needs at least one window")
+    since = ordered[-1].end_ns - horizon_ns if horizon_ns is not None else None
+    recent = reduce(merge_windows, [w for w in ordered if since is None or w.end_ns > since])
+    lifetime = reduce(merge_windows, ordered)
+    return Evidence(
+        workload=lifetime.workload,
+        recent=recent,
+        lifetime=lifetime,
+        config=(configs or {}).get(lifetime.config_id or ""),
+        fingerprint=(fingerprints or {}).get(lifetime.fingerprint_id or ""),
+        is_recording=is_recording,
+    )
