@@ -97,6 +97,25 @@ CATALOGUE: Final = (
     _own("replaywatch_agent_batches_total", "counter", "Batches sent to the collector, by outcome.", "outcome"),
     _own("replaywatch_agent_queued_windows", "gauge", "Windows waiting to be sent."),
     _own("replaywatch_agent_windows_dropped_total", "counter", "Windows dropped because the queue was full."),
+    _own("replaywatch_agent_retries_total", "counter", "Deliveries to be tried again, by reason.", "reason"),
+    _own("replaywatch_agent_spool_bytes", "gauge", "Bytes of the spool, on disk and in memory."),
+    _own("replaywatch_agent_oldest_window_seconds", "gauge", "Age of the oldest window that waits to be sent."),
+    _own(
+        "replaywatch_agent_spool_errors_total", "counter", "Writes that the disk refused; the windows went to memory."
+    ),
+    _own("replaywatch_agent_processes", "gauge", "Watched processes that live."),
+    _own("replaywatch_agent_restarts_total", "counter", "Watched processes that took an ended one's place."),
+    _own("replaywatch_agent_hidden_windows_total", "counter", "Windows of workloads beyond the exposed ones."),
+    _own("replaywatch_agent_device_reads_total", "counter", "Readings of devices through NVML, by outcome.", "outcome"),
+    _own(
+        "replaywatch_agent_witness_reads_total",
+        "counter",
+        "Readings of the engine's own metrics and log, by outcome.",
+        "witness",
+        "outcome",
+    ),
+    _own("replaywatch_agent_cpu_seconds_total", "counter", "Processor time that the agent used."),
+    _own("replaywatch_agent_resident_bytes", "gauge", "Resident memory of the agent."),
     _own(
         "replaywatch_collector_batches_total",
         "counter",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, TypeVar
 
+from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import Histogram
 
 Mode = Literal["full", "piecewise", "eager"]
@@ -59,6 +60,8 @@ OBSERVATION_KINDS: Final = (
     "sizes_dropped",
     "host_graph_break",
     "error",
+    "process_restarted",
+    "witness_contradicts",
 )
 
 _LAST: Final = {"merge": "last"}
@@ -282,6 +285,7 @@ class Window:
     cost: ProbeCost | None = None
     blind: tuple[BlindSpot, ...] = ()
     observations: tuple[Observation, ...] = ()
+    device: DeviceState | None = None
 
     @property
     def steps(self) -> int | None:
@@ -348,4 +352,5 @@ def merge_windows(earlier: Window, later: Window) -> Window:
         cost=_merge_value(earlier.cost, later.cost, "sum"),
         blind=tuple(dict.fromkeys((*earlier.blind, *later.blind))),
         observations=_merge_observations(earlier.observations, later.observations),
+        device=later.device or earlier.device,
     )
