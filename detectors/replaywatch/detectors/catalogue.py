@@ -1,0 +1,40 @@
+"""Every detector, in the order of reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replaywatch.detectors.capture_failed import CaptureFailed
+from replaywatch.detectors.copy_bound import CopyBound
+from replaywatch.detectors.detector import Detector
+from replaywatch.detectors.disabled import Disabled
+from replaywatch.detectors.downgrade import Downgrade
+from replaywatch.detectors.failing_calls import FailingCalls, ReplayStuck
+from replaywatch.detectors.harmful import Harmful
+from replaywatch.detectors.overflow import Overflow
+from replaywatch.detectors.padding import Padding
+from replaywatch.detectors.partial_coverage import PartialCoverage
+from replaywatch.detectors.replay_gap import ReplayGap
+from replaywatch.detectors.skipped import Skipped
+from replaywatch.detectors.start_up import GraphMemoryEstimate, SlowCapture
+from replaywatch.detectors.thrash import Thrash
+from replaywatch.detectors.unused_graphs import UnusedGraphs
+
+DETECTORS: Final[tuple[Detector, ...]] = (
+    Disabled(),
+    PartialCoverage(),
+    Downgrade(),
+    Overflow(),
+    ReplayGap(),
+    CopyBound(),
+    Harmful(),
+    Padding(),
+    Thrash(),
+    Skipped(),
+    CaptureFailed(),
+    UnusedGraphs(),
+    FailingCalls(),
+    ReplayStuck(),
+    SlowCapture(),
+    GraphMemoryEstimate(),
+)

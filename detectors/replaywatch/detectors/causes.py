@@ -1,0 +1,99 @@
+"""Why graphs are not used, from intent and observations; and the change that brings them back, by engine."""
+
+from __future__ import annotations
+
+from replaywatch.contract.verdict import Cause, Vote
+from replaywatch.contract.window import Engine, Observation
+from replaywatch.detectors.evidence import Evidence
+
+# Observation kinds that explain why work runs outside graphs, with the weight they carry as a cause.
+_EXPLAINING = {
+    "graphs_disabled": 0.9,
+    "mode_downgrade": 0.85,
+    "capture_failed": 0.8,
+    "out_of_memory": 0.6,
+    "inductor_skip": 0.8,
+    "inductor_rerecord": 0.7,
+    "dynamic_shapes": 0.7,
+    "graph_update_failed": 0.7,
+    "host_graph_break": 0.6,
+}
+
+_ENABLE: dict[Engine, str] = {
+    "vllm": "Start vLLM without --enforce-eager and with cudagraph_mode FULL_AND_PIECEWISE (-cc.cudagraph_mode=...).",
+    "sglang": "Start SGLang without --disable-cuda-graph, and set --cuda-graph-max-bs to the batch sizes you serve.",
+    "trtllm": "Set cuda_graph_config (batch_sizes or max_batch_size, enable_padding: true) in the LLM arguments.",
+    "tgi": "Start TGI with --cuda-graphs and the batch sizes you serve (CUDA_GRAPHS=0 turns them off).",
+    "transformers": (
+        'Call generate with cache_implementation="static" (it then compiles the decode step with graphs), '
+        "or capture the decode step."
+    ),
+    "torch": 'Compile the step with torch.compile(mode="reduce-overhead"), or capture it with torch.cuda.graph.',
+    "llama.cpp": "Build with GGML_CUDA_GRAPHS=ON and run without GGML_CUDA_DISABLE_GRAPHS.",
+    "unknown": "Capture the repeated step in a CUDA graph (torch.cuda.graph, or the engine's own switch).",
+}
+
+
+def enable_remedy(evidence: Evidence) -> str:
+    """The change that turns graphs on for the workload's engine."""
+    engine = evidence.workload.engine
+    if engine == "unknown" and evidence.config is not None:
+        engine = evidence.config.engine
+    return _ENABLE[engine]
+
+
+def observations(evidence: Evidence, *kinds: str) -> tuple[Observation, ...]:
+    """Observations of some kinds over the lifetime, most frequent first."""
+    found = [o for o in evidence.lifetime.observations if o.kind in kinds]
+    return tuple(sorted(found, key=lambda o: (-o.count, o.detail)))
+
+
+def eager_causes(evidence: Evidence) -> tuple[Cause, ...]:
+    """Ranked causes for work outside graphs; the last resort says that nothing explains it."""
+    causes = list(_intent_causes(evidence))
+    for o in observations(evidence, *_EXPLAINING):
+        times = f"{o.count} times" if o.count > 1 else "once"
+        causes.append(Cause(o.detail, _EXPLAINING[o.kind], f"seen {times}" + (f" at {o.where}" if o.where else "")))
+    causes.extend(_fallback_causes(evidence))
+    if not causes:
+        causes.append(Cause("nothing captures this work", 0.3, "no graph setting, skip or failed capture is on record"))
+    return tuple(sorted(causes, key=lambda c: -c.weight)[:5])
+
+
+def _intent_causes(evidence: Evidence) -> list[Cause]:
+    config = evidence.config
+    if config is None:
+        return []
+    causes = []
+    if config.enforced_by:
+        causes.append(Cause(f"graphs are switched off by {config.enforced_by}", 0.95, "engine configuration"))
+    elif config.graphs_enabled is False:
+        causes.append(Cause("graphs are switched off in the engine's configuration", 0.9, "engine configuration"))
+    for name, value in sorted(config.environment.items()):
+        causes.append(Cause(f"{name}={value} is set", 0.6, "environment of the process"))
+    if config.compile_mode in ("default", "max-autotune-no-cudagraphs"):
+        causes.append(Cause(f'torch.compile mode "{config.compile_mode}" does not use graphs', 0.85, "compile mode"))
+    return causes
+
+
+def _fallback_causes(evidence: Evidence) -> list[Cause]:
+    fallbacks = evidence.recent.dispatch.fallbacks or {}
+    total = sum(fallbacks.values())
+    return [
+        Cause(f"steps fall back: {reason.replace('_', ' ')}", 0.9 * n / total, f"{n} of {total} fallbacks")
+        for reason, n in sorted(fallbacks.items(), key=lambda kv: -kv[1])
+        if n and reason not in ("warm_up", "prefill_by_design")
+    ]
+
+
+def intent_vote(evidence: Evidence) -> Vote:
+    """R1: was it wanted so?"""
+    config = evidence.config
+    if config is None or (config.graphs_enabled is None and config.requested_mode is None):
+        return Vote("intent", "abstains", "no configuration was seen")
+    if config.graphs_enabled is False or (config.requested_mode or "").upper() == "NONE":
+        return Vote("intent", "against", f"eager was asked for ({config.enforced_by or 'configuration'})")
+    return Vote("intent", "for", f"graphs were asked for ({config.requested_mode or 'enabled'})")
+
+
+PEERS_ABSTAIN = Vote("peers", "abstains", "no peers with the same fingerprint are known")

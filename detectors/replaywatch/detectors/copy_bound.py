@@ -1,0 +1,62 @@
+"""Copies into static inputs eat what replay saves (D6)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote
+from replaywatch.detectors import readings
+from replaywatch.detectors.evidence import Evidence
+
+
+class CopyBound:
+    """Copies between one replay and the next, outside the graph, take a tenth or more of the step.
+
+    Bad at: copies that overlap other work cost less than their length; small copies that feed real data are needed.
+    """
+
+    name: ClassVar[str] = "copy_bound"
+    vouches: ClassVar[bool] = False
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """See the class."""
+        work = readings.traced(evidence)
+        if work is None or not work.steps:
+            return Blind(self.name, "no steps were traced")
+        if not work.graph_launches:
+            return Healthy(self.name, "no graph is launched, so there are no static inputs")
+        share = min(1.0, work.input_copy_ns / work.span_ns) if work.span_ns else 0.0
+        copies = work.input_copies / work.steps
+        estimate = Estimate(
+            share, share * 0.8, share, work.span_ns / work.steps / 1000, method="time of copies into static inputs"
+        )
+        if estimate.severity == "none":
+            return Healthy(self.name, f"copies into static inputs take {readings.percent(share)} of the step")
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=estimate.severity,
+            title=f"{copies:.0f} copies into static inputs before each replay take {readings.percent(share)} of the step",
+            evidence=(
+                EvidenceItem("copies into static inputs per step", round(copies, 2), "", work.method),
+                EvidenceItem(
+                    "time of these copies per step", round(work.input_copy_ns / work.steps / 1000, 1), "us", work.method
+                ),
+                EvidenceItem("bytes copied per step", round(work.input_copy_bytes / work.steps), "bytes", work.method),
+                *readings.work_items(work),
+                *readings.estimate_items(estimate),
+            ),
+            estimate=estimate,
+            causes=(
+                Cause(
+                    "tensors that change address every step are copied to the address the graph was captured with",
+                    0.8,
+                    "copies between replays",
+                ),
+            ),
+            remedy=(
+                "Keep weights as module parameters or buffers, mark inputs static (torch._dynamo.mark_static_address), "
+                "write results straight into the static buffers, or pass pointers instead of data."
+            ),
+            votes=(Vote("counterfactual", "for", "the copies were timed on the device"),),
+        )

@@ -1,0 +1,94 @@
+"""Graphs are off, and that costs time (D1, R3)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from replaywatch.contract.verdict import Blind, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote, WarmingUp
+from replaywatch.contract.window import TracedWork
+from replaywatch.detectors import causes, readings
+from replaywatch.detectors.counterfactual import estimate_work
+from replaywatch.detectors.evidence import Evidence
+
+
+class Disabled:
+    """No graph is launched although the step is many short kernels and the device waits for the host.
+
+    Severity comes from the low end of the recoverable share, never from graphs being off: eager work that keeps the
+    device busy is healthy, and so is a step of few kernels.
+
+    Bad at: a host that stalls for reasons of its own inside an eager step (a data loader between launches) looks
+    recoverable; steps that change shape every time cannot be captured although they would gain.
+    """
+
+    name: ClassVar[str] = "disabled"
+    vouches: ClassVar[bool] = True
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """See the class."""
+        work = readings.traced(evidence)
+        if work is None or not work.total_kernels:
+            return self._without_trace(evidence)
+        if work.graph_launches or work.total_graph_kernels:
+            return Healthy(self.name, f"{work.total_graph_kernels} of {work.total_kernels} kernels came from graphs")
+        if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
+            return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps")
+        per_step = readings.kernels_per_step(work)
+        if per_step < readings.MIN_KERNELS_PER_STEP:
+            return Healthy(self.name, f"{per_step:.0f} kernels a step: too few for launch overhead to matter")
+        estimate = estimate_work(work)
+        if estimate is None:
+            return Blind(self.name, "this tracer's stamps say nothing about gaps; trace with CUPTI or Kineto on NVIDIA")
+        if estimate.severity == "none":
+            return Healthy(
+                self.name,
+                f"eager, but little is recoverable: {readings.percent(estimate.ratio)} "
+                f"({readings.percent(estimate.low)} to {readings.percent(estimate.high)})",
+            )
+        return self._finding(evidence, work, estimate)
+
+    def _finding(self, evidence: Evidence, work: TracedWork, estimate: Estimate) -> Finding:
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=estimate.severity,
+            title=(
+                f"No CUDA graph is used: {readings.kernels_per_step(work):.0f} kernels a step are launched one by one, "
+                f"and the device is busy {readings.percent(work.busy_ratio or 0)} of the time"
+            ),
+            evidence=(*readings.work_items(work), *readings.estimate_items(estimate)),
+            estimate=estimate,
+            causes=causes.eager_causes(evidence),
+            remedy=causes.enable_remedy(evidence),
+            votes=(
+                causes.intent_vote(evidence),
+                causes.PEERS_ABSTAIN,
+                Vote("counterfactual", "for", f"{readings.percent(estimate.low)} or more of the step is recoverable"),
+            ),
+        )
+
+    def _without_trace(self, evidence: Evidence) -> Verdict:
+        """From dispatch counts or configuration alone: what it costs is unknown, so never more than information."""
+        steps = readings.steps_by_mode(evidence)
+        total, eager = sum(steps.values()), steps.get("eager", 0)
+        by_design = evidence.workload.phase == "prefill"
+        if total and (eager < 0.95 * total or by_design):
+            return Healthy(self.name, f"{total - eager} of {total} steps were replayed")
+        off = evidence.config is not None and evidence.config.graphs_enabled is False
+        if not total and not off:
+            return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")
+        why = f"all {total} steps ran eager" if total else "graphs are switched off by configuration"
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity="info",
+            title=f"No CUDA graph is used ({why}); what that costs was not measured",
+            evidence=(EvidenceItem("eager steps", eager, "", evidence.recent.origin),),
+            causes=causes.eager_causes(evidence),
+            remedy="Record a short trace or attach the probe to learn what it costs. " + causes.enable_remedy(evidence),
+            votes=(
+                causes.intent_vote(evidence),
+                causes.PEERS_ABSTAIN,
+                Vote("counterfactual", "abstains", "no kernels were traced"),
+            ),
+        )

@@ -1,0 +1,186 @@
+"""Batches grow past the largest captured size and run eager (D4), and may never come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from replaywatch.contract.verdict import (
+    Blind,
+    Cause,
+    Estimate,
+    EvidenceItem,
+    Finding,
+    Healthy,
+    Severity,
+    Verdict,
+    Vote,
+    WarmingUp,
+    severity_rank,
+)
+from replaywatch.detectors import causes, readings
+from replaywatch.detectors.counterfactual import estimate_recoverable
+from replaywatch.detectors.evidence import Evidence
+
+OVERFLOW_SHARE: Final = 0.01
+ABSORBING_SHARE: Final = 0.5
+ABSORBING_SECONDS: Final = 45.0
+
+
+class Overflow:
+    """Steps whose batch is larger than the largest captured size are not replayed.
+
+    A page when at least half of the steps overflow for most of a minute: the eager steps are slower, so the batch
+    grows and stays past the ceiling. Before any traffic, an admission limit above the ceiling is told as information.
+
+    Bad at: engines whose sizes count tokens while batches are counted in sequences (speculative decoding); data
+    parallel ranks whose sizes are summed need the summed sizes from the engine.
+    """
+
+    name: ClassVar[str] = "overflow"
+    vouches: ClassVar[bool] = False
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """See the class."""
+        ceiling = evidence.config.ceiling if evidence.config else None
+        share = _overflow_share(evidence, ceiling)
+        if share is None:
+            return self._lint(evidence, ceiling)
+        steps = sum((evidence.recent.dispatch.batch_sizes or evidence.recent.dispatch.steps or {}).values())
+        if not evidence.is_recording and steps < readings.MIN_LIVE_STEPS:
+            return WarmingUp(self.name, f"{readings.MIN_LIVE_STEPS - steps} more steps")
+        if share < OVERFLOW_SHARE:
+            return self._lint(evidence, ceiling, share)
+        estimate = _estimate(evidence, share)
+        absorbing = share >= ABSORBING_SHARE and readings.window_seconds(evidence.recent) >= ABSORBING_SECONDS
+        return self._finding(evidence, ceiling, share, estimate, absorbing)
+
+    def _finding(
+        self, evidence: Evidence, ceiling: int | None, share: float, estimate: Estimate | None, absorbing: bool
+    ) -> Verdict:
+        severity: Severity = estimate.severity if estimate else "info"
+        if severity == "none":
+            return Healthy(self.name, f"{readings.percent(share)} of the steps overflow, at no measurable cost")
+        if absorbing and severity_rank(severity) >= severity_rank("info"):
+            severity = "page" if estimate else "warn"
+        sizes = evidence.recent.dispatch.batch_sizes or {}
+        beyond = f"past the largest captured size {ceiling}" if ceiling else "past the largest captured size"
+        stays = "; it does not come back" if absorbing else ""
+        items = [
+            EvidenceItem("steps past the ceiling", round(share, 4), "ratio", evidence.recent.origin),
+            EvidenceItem("largest captured size", ceiling if ceiling is not None else "unknown", "", "configuration"),
+        ]
+        if sizes:
+            items.append(EvidenceItem("largest batch seen", max(sizes), "sequences", evidence.recent.origin))
+        items.extend(_mode_times(evidence))
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=severity,
+            title=f"{readings.percent(share)} of the steps run eager because their batch is {beyond}{stays}",
+            evidence=(*items, *(readings.estimate_items(estimate) if estimate else ())),
+            estimate=estimate,
+            causes=(Cause(f"batches are admitted {beyond}", 0.9, "batch sizes of the steps that were not replayed"),),
+            remedy=_remedy(evidence, sizes, ceiling),
+            votes=(
+                causes.intent_vote(evidence),
+                causes.PEERS_ABSTAIN,
+                Vote("counterfactual", "for", "replayed and eager steps of the same process differ"),
+            ),
+        )
+
+    def _lint(self, evidence: Evidence, ceiling: int | None, share: float | None = None) -> Verdict:
+        """No overflow was seen; would the admission limit allow it?"""
+        config = evidence.config
+        limit = config.max_batch_size if config else None
+        if ceiling and limit and limit > ceiling and config and config.capture_unit in (None, "sequences"):
+            return Finding(
+                detector=self.name,
+                subject=evidence.workload.key,
+                severity="info",
+                title=f"Up to {limit} sequences are admitted, but graphs end at {ceiling}: larger batches run eager",
+                evidence=(
+                    EvidenceItem("admission limit", limit, "sequences", "configuration"),
+                    EvidenceItem("largest captured size", ceiling, "", "configuration"),
+                ),
+                remedy=_remedy(evidence, {limit: 1}, ceiling),
+                votes=(Vote("intent", "for", "the configuration allows what it does not capture"),),
+                is_fault=False,
+            )
+        if share is not None:
+            return Healthy(self.name, f"{readings.percent(share)} of the steps are past the largest captured size")
+        return Blind(self.name, "batch sizes are unknown; attach the probe or scrape the engine's metrics")
+
+
+def _overflow_share(evidence: Evidence, ceiling: int | None) -> float | None:
+    """Share of recent steps that were past the ceiling; None when nothing tells."""
+    dispatch = evidence.recent.dispatch
+    steps = sum((dispatch.steps or {}).values())
+    above = (dispatch.fallbacks or {}).get("above_ceiling")
+    if above is not None and steps:
+        return above / steps
+    sizes = dispatch.batch_sizes
+    if not sizes or ceiling is None or evidence.workload.phase == "prefill":
+        return None
+    if evidence.config is not None and evidence.config.capture_unit not in (None, "sequences"):
+        return None
+    total = sum(sizes.values())
+    not_replayed = dispatch.eager_batch_sizes if dispatch.eager_batch_sizes is not None else sizes
+    return sum(n for size, n in not_replayed.items() if size > ceiling) / total if total else None
+
+
+def _mode_times(evidence: Evidence) -> list[EvidenceItem]:
+    times = evidence.recent.timing.step_by_mode or {}
+    return [
+        EvidenceItem(f"{mode} step", round(h.mean / 1000, 1), "us", evidence.recent.origin)
+        for mode, h in sorted(times.items())
+        if h.mean is not None
+    ]
+
+
+def _estimate(evidence: Evidence, share: float) -> Estimate | None:
+    """From the process itself: replayed steps against eager ones, weighted by the time that overflow steps take.
+
+    A replayed step of the larger batch takes longer than the replayed steps seen; at most in proportion to the batch.
+    """
+    times = evidence.recent.timing.step_by_mode or {}
+    eager, full = times.get("eager"), times.get("full") or times.get("piecewise")
+    if eager is None or not eager.count:
+        return estimate_recoverable(evidence)
+    if full is None or full.count < 3:
+        lived = evidence.lifetime.timing.step_by_mode or {}
+        full = lived.get("full") or lived.get("piecewise")
+    if full is None or full.count < 3 or not full.mean or not eager.mean:
+        return estimate_recoverable(evidence)
+    growth = _batch_growth(evidence)
+    one_low = max(0.0, 1 - full.mean * growth / eager.mean)
+    one_high = max(0.0, 1 - full.mean / eager.mean)
+    everything = sum(h.sum for h in times.values()) or 1
+    weight = min(1.0, eager.sum / everything)
+    low, high = one_low * weight, one_high * weight
+    return Estimate((low + high) / 2, low, high, step_us=eager.mean / 1000, method="replayed against eager steps")
+
+
+def _batch_growth(evidence: Evidence) -> float:
+    """How much larger the eager batches are than the replayed ones, at least 1."""
+    dispatch = evidence.recent.dispatch
+    eager = dispatch.eager_batch_sizes or {}
+    ceiling = evidence.config.ceiling if evidence.config else None
+    if not eager or not ceiling:
+        return 1.5
+    mean = sum(size * n for size, n in eager.items()) / sum(eager.values())
+    return max(1.0, mean / ceiling)
+
+
+def _remedy(evidence: Evidence, sizes: Mapping[int, int], ceiling: int | None) -> str:
+    top = max(sizes, default=(ceiling or 0) * 2)
+    engine = evidence.config.engine if evidence.config else evidence.workload.engine
+    if engine == "vllm":
+        flag = f"--max-cudagraph-capture-size {top}"
+    elif engine == "sglang":
+        flag = f"--cuda-graph-max-bs {top}"
+    elif engine == "trtllm":
+        flag = f"cuda_graph_config.max_batch_size: {top}"
+    else:
+        flag = f"graphs for sizes up to {top}"
+    return f"Capture up to the batches you admit ({flag}), or admit no more than {ceiling or 'the ceiling'} sequences."

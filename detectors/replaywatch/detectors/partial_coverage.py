@@ -1,0 +1,85 @@
+"""Graphs are on, but much of the work runs outside them (D3)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from replaywatch.contract.verdict import Blind, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote, WarmingUp
+from replaywatch.detectors import causes, readings
+from replaywatch.detectors.counterfactual import estimate_work
+from replaywatch.detectors.evidence import Evidence
+
+COVERED_RATIO = 0.9
+
+
+class PartialCoverage:
+    """Graphs hold only a share of the kernels, and the rest leaves the device waiting.
+
+    A piecewise engine that keeps the device busy is told, not alarmed.
+
+    Bad at: steps whose rest cannot be captured (control flow on the host) look as recoverable as those whose rest can.
+    """
+
+    name: ClassVar[str] = "partial_coverage"
+    vouches: ClassVar[bool] = True
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """See the class."""
+        work = readings.traced(evidence)
+        if work is None or not work.total_kernels or work.coverage is None:
+            return Blind(self.name, "no kernels were traced; attach the probe with its tracer or record a trace")
+        if not work.total_graph_kernels:
+            return Healthy(self.name, "no graph is used at all; another detector judges that")
+        if work.coverage >= COVERED_RATIO:
+            return Healthy(self.name, f"graphs hold {readings.percent(work.coverage)} of the kernels")
+        if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
+            return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps")
+        estimate = estimate_work(work)
+        severity = "info" if estimate is None else estimate.severity
+        is_fault = estimate is not None and severity != "none"
+        launches = work.graph_launches / work.steps if work.steps else float(work.graph_launches)
+        title = (
+            f"Graphs cover only {readings.percent(work.coverage)} of the kernels "
+            f"({work.total_graph_kernels} of {work.total_kernels})"
+            if is_fault
+            else f"Graphs are piecewise: {launches:.0f} launches a step hold {readings.percent(work.coverage)} "
+            "of the kernels"
+        )
+        if not is_fault and estimate is not None and work.coverage < 0.5:
+            return Healthy(
+                self.name,
+                f"graphs hold {readings.percent(work.coverage)}, the rest keeps the device busy: "
+                f"{readings.percent(estimate.ratio)} recoverable",
+            )
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=severity if is_fault else "info",
+            title=title,
+            evidence=(
+                *readings.work_items(work),
+                EvidenceItem("graph launches per step", round(launches, 2), "", work.method),
+                *(readings.estimate_items(estimate) if estimate else ()),
+            ),
+            estimate=estimate,
+            causes=causes.eager_causes(evidence) if is_fault else (),
+            remedy=self._remedy(evidence) if is_fault else None,
+            votes=(
+                causes.intent_vote(evidence),
+                causes.PEERS_ABSTAIN,
+                Vote("counterfactual", "for" if is_fault else "against", _reason(estimate)),
+            ),
+            is_fault=is_fault,
+        )
+
+    def _remedy(self, evidence: Evidence) -> str:
+        return (
+            "Capture the rest of the step: move what breaks the capture (host reads, CPU tensors, data-dependent "
+            "shapes) out of it. " + causes.enable_remedy(evidence)
+        )
+
+
+def _reason(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "this tracer's stamps say nothing about gaps"
+    return f"{readings.percent(estimate.low)} to {readings.percent(estimate.high)} of the step is recoverable"

@@ -1,0 +1,96 @@
+"""Graphs are captured again and again (D7)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, WarmingUp
+from replaywatch.detectors import causes, readings
+from replaywatch.detectors.evidence import Evidence
+
+# One capture of 26 ms pays for 322 replays of an 8 ms step at 1 % budget.
+CAPTURES_PER_REPLAY: Final = 0.003
+MIN_CAPTURES: Final = 4
+
+
+class Thrash:
+    """Captures go on while replays run, so that recording takes a real share of the time.
+
+    Bad at: the first minutes, in which an engine captures its ladder, look the same until replays outnumber it; short
+    jobs never amortise and are told, not paged.
+    """
+
+    name: ClassVar[str] = "thrash"
+    vouches: ClassVar[bool] = False
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """See the class."""
+        told = causes.observations(evidence, "inductor_rerecord", "dynamic_shapes")
+        dispatch = evidence.recent.dispatch
+        captures = (dispatch.captures or {}).get("ok")
+        if captures is None or dispatch.replays is None:
+            if told:
+                return self._told(evidence)
+            return Blind(self.name, "captures and replays were not counted together")
+        if evidence.lifetime.dispatch.replays == 0:
+            return WarmingUp(self.name, "the first replays")
+        steps = sum((dispatch.steps or {}).values()) or dispatch.replays
+        rate = captures / max(1, steps)
+        if captures < MIN_CAPTURES or rate <= CAPTURES_PER_REPLAY:
+            return self._told(evidence) if told else Healthy(self.name, f"{captures} captures for {steps} steps")
+        return self._finding(evidence, captures, steps)
+
+    def _finding(self, evidence: Evidence, captures: int, steps: int) -> Verdict:
+        spent_ns = _capture_ns(evidence)
+        length_ns = evidence.recent.end_ns - evidence.recent.start_ns
+        estimate = None
+        if spent_ns is not None and length_ns > 0:
+            share = min(1.0, spent_ns / length_ns)
+            estimate = Estimate(share, share * 0.8, min(1.0, share * 1.1), method="time spent capturing")
+        if estimate is not None and estimate.severity == "none":
+            return Healthy(self.name, f"{captures} captures take {readings.percent(estimate.ratio)} of the time")
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=estimate.severity if estimate else "warn",
+            title=f"Graphs are recorded again and again: {captures} captures for {steps} steps",
+            evidence=(
+                EvidenceItem("captures", captures, "", evidence.recent.origin),
+                EvidenceItem("steps", steps, "", evidence.recent.origin),
+                *(readings.estimate_items(estimate) if estimate else ()),
+            ),
+            estimate=estimate,
+            causes=_shape_causes(evidence),
+            remedy=_REMEDY,
+        )
+
+    def _told(self, evidence: Evidence) -> Finding:
+        """The library itself reported recordings, but nothing times them."""
+        seen = causes.observations(evidence, "inductor_rerecord", "dynamic_shapes")
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity="info" if all(o.kind == "inductor_rerecord" for o in seen) else "warn",
+            title=f"torch.compile records graphs again: {seen[0].detail}",
+            evidence=tuple(EvidenceItem(o.detail, o.count, "times", o.where or "log") for o in seen[:5]),
+            causes=_shape_causes(evidence),
+            remedy=_REMEDY,
+        )
+
+
+_REMEDY: Final = (
+    "Pad or bucket the input to few shapes, keep input addresses stable, and mark truly dynamic work "
+    "with triton.cudagraph_skip_dynamic_graphs=True instead of recording each size."
+)
+
+
+def _capture_ns(evidence: Evidence) -> int | None:
+    histogram = evidence.recent.timing.capture
+    return histogram.sum if histogram is not None else None
+
+
+def _shape_causes(evidence: Evidence) -> tuple[Cause, ...]:
+    seen = causes.observations(evidence, "dynamic_shapes", "inductor_rerecord", "graph_update_failed")
+    if seen:
+        return tuple(Cause(o.detail, 0.85, f"seen {o.count} times") for o in seen[:3])
+    return (Cause("each new shape or address is recorded as a new graph", 0.6, "captures continue while steps run"),)
