@@ -9,6 +9,7 @@
     ├── ConfigurationError         an option, address or token that cannot work
     ├── ProbeError                 the probe cannot do what was asked in this process
     └── StoreError                 the store refused or is not there
+        └── StoreBusy              too much is waiting for the store; trying again later helps
 
 A message is one sentence that says what is wrong, where, and what to do about it.
 """
@@ -50,3 +51,7 @@ class ProbeError(ReplaywatchError):
 
 class StoreError(ReplaywatchError):
     """The store refused a request or cannot be reached."""
+
+
+class StoreBusy(StoreError):
+    """Too much is waiting for the store; trying again later helps."""

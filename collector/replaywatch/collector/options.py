@@ -1,0 +1,115 @@
+"""The collector's table of options and its typed settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from replaywatch.contract.errors import ConfigurationError
+from replaywatch.contract.options import Option, settle
+
+COMMAND = "collector"
+_YEAR_HOURS = 24 * 366
+
+OPTIONS: tuple[Option, ...] = (
+    Option("host", str, "127.0.0.1", "", "Address to listen on; loopback unless told otherwise."),
+    Option("port", int, 8790, "", "Port to listen on; 0 takes a free one.", 0, 65535),
+    Option("store", str, "sqlite:///replaywatch.db", "", "Database as an SQLAlchemy URL."),
+    Option("tick-seconds", float, 5.0, "s", "Time between two detection ticks.", 0.01, 3600),
+    Option("horizon-seconds", float, 120.0, "s", "How far back the recent evidence of a workload reaches.", 1, 86400),
+    Option("stale-seconds", float, 60.0, "s", "Silence after which a workload is stale.", 0.01, 86400),
+    Option("gone-hours", float, 24.0, "h", "Silence after which a workload is gone and its incidents end.", 0.001),
+    Option(
+        "open-severity", str, "warn", "", "Least severity that opens an incident.", choices=("info", "warn", "page")
+    ),
+    Option(
+        "open-ticks", int, 2, "ticks", "Ticks that a finding must hold before its incident opens or rises.", 1, 1000
+    ),
+    Option("close-ticks", int, 6, "ticks", "Ticks without the finding before its incident closes or sinks.", 1, 1000),
+    Option("retention-hours", float, 72.0, "h", "Age at which windows are deleted.", 0.01, _YEAR_HOURS),
+    Option(
+        "incident-retention-hours",
+        float,
+        2160.0,
+        "h",
+        "Age at which closed incidents are deleted.",
+        1,
+        10 * _YEAR_HOURS,
+    ),
+    Option("checkpoint-seconds", float, 30.0, "s", "Time between two checkpoints of workload lifetimes.", 0.01, 3600),
+    Option("body-max-bytes", int, 8 << 20, "B", "Largest body that is accepted.", 1024, 1 << 30),
+    Option("inflated-max-bytes", int, 64 << 20, "B", "Largest body after decompression.", 1024, 1 << 32),
+    Option(
+        "waiting-batches-max",
+        int,
+        256,
+        "batches",
+        "Batches that may wait for the store; more are sent away.",
+        1,
+        1 << 20,
+    ),
+    Option(
+        "workloads-max", int, 20000, "workloads", "Workloads that are kept in sight; more are sent away.", 1, 1 << 24
+    ),
+    Option("token", str, None, "", "Bearer token that senders of batches must show.", secret=True),
+    Option("token-file", Path, None, "", "File that holds the bearer token."),
+    Option("webhook-url", str, None, "", "Where incidents are posted as JSON."),
+    Option("webhook-secret", str, None, "", "Key that signs what is posted (HMAC-SHA256).", secret=True),
+    Option("webhook-secret-file", Path, None, "", "File that holds the signing key."),
+    Option("public-url", str, None, "", "Address of this collector as people reach it, for links."),
+    Option("dashboard-url", str, None, "", "Address of a dashboard, carried in notifications."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorOptions:
+    """Settings of one collector; one field per row of OPTIONS, with its default."""
+
+    host: str = "127.0.0.1"
+    port: int = 8790
+    store: str = "sqlite:///replaywatch.db"
+    tick_seconds: float = 5.0
+    horizon_seconds: float = 120.0
+    stale_seconds: float = 60.0
+    gone_hours: float = 24.0
+    open_severity: str = "warn"
+    open_ticks: int = 2
+    close_ticks: int = 6
+    retention_hours: float = 72.0
+    incident_retention_hours: float = 2160.0
+    checkpoint_seconds: float = 30.0
+    body_max_bytes: int = 8 << 20
+    inflated_max_bytes: int = 64 << 20
+    waiting_batches_max: int = 256
+    workloads_max: int = 20000
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    webhook_url: str | None = None
+    webhook_secret: str | None = field(default=None, repr=False)
+    webhook_secret_file: Path | None = None
+    public_url: str | None = None
+    dashboard_url: str | None = None
+
+
+def settings(given: Mapping[str, object], environment: Mapping[str, str]) -> CollectorOptions:
+    """The settings from parsed arguments and the environment. Raises: ConfigurationError."""
+    return settle(CollectorOptions, COMMAND, OPTIONS, given, environment)
+
+
+def secret_of(value: str | None, file: Path | None, what: str) -> str | None:
+    """A secret from its value or its file, without surrounding space; None when neither is set.
+
+    Raises: ConfigurationError, without the secret, when the file cannot be read or the secret is empty.
+    """
+    if value is None and file is None:
+        return None
+    if value is None and file is not None:
+        try:
+            value = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"the {what} cannot be read from {file} ({type(error).__name__})") from None
+    secret = (value or "").strip()
+    if not secret:
+        raise ConfigurationError(f"the {what} is empty; unset the option to go without it")
+    return secret
