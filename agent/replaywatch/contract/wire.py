@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from replaywatch.contract.errors import SchemaVersionError, WireError
-from replaywatch.contract.histogram import Histogram
+from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window
 
@@ -26,6 +26,7 @@ WIRE_VERSION: Final = 1
 MAX_TEXT: Final = 2000
 MAX_ENTRIES: Final = 4096
 MAX_INT: Final = 1 << 63
+MAX_BUCKET: Final = 64 * BUCKETS_PER_DOUBLING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +194,8 @@ def _histogram(value: Any, at: str) -> Histogram:
     count, zero = _int(value.get("n"), f"{at}.n"), _int(value.get("z", 0), f"{at}.z")
     if min(buckets.values(), default=0) < 0 or zero < 0 or sum(buckets.values()) + zero != count:
         raise WireError(f"{at} has buckets that do not add up to its count")
+    if buckets and not (min(buckets) >= 0 and max(buckets) <= MAX_BUCKET):
+        raise WireError(f"{at} has buckets outside 0 to {MAX_BUCKET}, where integers of 64 bits lie")
     return Histogram(count, _int(value.get("s"), f"{at}.s"), zero, buckets)
 
 

@@ -1,0 +1,105 @@
+"""From the bytes of a request to a batch that may be stored: limits, decompression, decoding, clocks."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from replaywatch.contract.errors import WireError
+from replaywatch.contract.window import Window
+from replaywatch.contract.wire import Batch, decode, jsonable
+
+AHEAD_MAX_NS: Final = 60 * 10**9
+WINDOW_MAX_NS: Final = 24 * 3600 * 10**9
+KEY_MAX: Final = 200
+ID_MAX: Final = 64
+_GZIP: Final = 31
+_CHUNK: Final = 1 << 16
+
+
+class TooLarge(WireError):
+    """A body above a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Largest body as sent and after decompression, in bytes."""
+
+    body_bytes: int
+    inflated_bytes: int
+
+
+def inflate(body: bytes, limit_bytes: int) -> bytes:
+    """The content of a gzip body, given up as soon as it exceeds the limit, whatever it would become.
+
+    Raises: TooLarge, WireError.
+    """
+    stream = zlib.decompressobj(wbits=_GZIP)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for start in range(0, len(body), _CHUNK):
+            rest = body[start : start + _CHUNK]
+            while rest:
+                part = stream.decompress(rest, limit_bytes - size + 1)
+                size += len(part)
+                if size > limit_bytes:
+                    raise TooLarge(f"the batch is larger than {limit_bytes} bytes once decompressed; send smaller ones")
+                parts.append(part)
+                rest = stream.unconsumed_tail
+    except zlib.error as error:
+        raise WireError(f"the body is not gzip ({error}); check Content-Encoding") from None
+    if not stream.eof or stream.unused_data:
+        raise WireError("the gzip body is cut short or has more behind it; send it again")
+    return b"".join(parts)
+
+
+def read_batch(body: bytes, *, is_gzip: bool, limits: Limits, received_ns: int) -> Batch:
+    """The batch in a body, checked. Raises: TooLarge, SchemaVersionError, WireError."""
+    content = inflate(body, limits.inflated_bytes) if is_gzip else body
+    batch = decode(content)
+    _check_texts(content, batch)
+    if not batch.key or len(batch.key) > KEY_MAX:
+        raise WireError(f"the batch key must have 1 to {KEY_MAX} characters")
+    _check_snapshots(batch.fingerprints)
+    _check_snapshots(batch.configs)
+    return replace(batch, windows=tuple(_placed(w, received_ns) for w in batch.windows))
+
+
+def _check_texts(content: bytes, batch: Batch) -> None:
+    """Refuse texts that no database or page can carry: lone surrogates and NUL, raw or escaped."""
+    try:
+        content.decode("utf-8")
+        if rb"\ud" in content.lower():
+            json.dumps(jsonable(batch), ensure_ascii=False).encode("utf-8")
+    except UnicodeError:
+        raise WireError("the batch has text that is not Unicode; check the names that the sender read") from None
+    if rb"\u0000" in content:
+        raise WireError("the batch has text with a NUL character; check the names that the sender read")
+
+
+def _check_snapshots(snapshots: Mapping[str, object]) -> None:
+    for given in snapshots:
+        if not given or len(given) > ID_MAX:
+            raise WireError(f"a snapshot id must have 1 to {ID_MAX} characters")
+
+
+def _placed(window: Window, received_ns: int) -> Window:
+    """The window in its place in time; one from a clock that runs ahead is pulled back to now.
+
+    A clock that is behind looks the same as a batch that waited, and is left alone.
+    """
+    if not 0 <= window.start_ns <= window.end_ns:
+        raise WireError("a window must start at 0 or later and end after its start")
+    if window.end_ns - window.start_ns > WINDOW_MAX_NS:
+        raise WireError("a window must not be longer than a day")
+    for given in (window.fingerprint_id, window.config_id):
+        if given is not None and len(given) > ID_MAX:
+            raise WireError(f"a snapshot id must have at most {ID_MAX} characters")
+    ahead_ns = window.end_ns - received_ns
+    if ahead_ns <= AHEAD_MAX_NS:
+        return window
+    return replace(window, start_ns=max(0, window.start_ns - ahead_ns), end_ns=received_ns)
