@@ -49,7 +49,7 @@ class CaptureFailed:
 def _remedy(out_of_memory: bool) -> str:
     if out_of_memory:
         return (
-            "Leave memory for the graphs: lower the engine's memory share (gpu-memory-utilization, mem-fraction-static), "
+            "Leave memory for the graphs: lower the memory share (gpu-memory-utilization, mem-fraction-static), "
             "capture fewer or smaller sizes, or shorten the context; then start again and check that graphs are used."
         )
     return (

@@ -36,7 +36,7 @@ class CopyBound:
             detector=self.name,
             subject=evidence.workload.key,
             severity=estimate.severity,
-            title=f"{copies:.0f} copies into static inputs before each replay take {readings.percent(share)} of the step",
+            title=f"{copies:.0f} copies into static inputs a step take {readings.percent(share)} of its time",
             evidence=(
                 EvidenceItem("copies into static inputs per step", round(copies, 2), "", work.method),
                 EvidenceItem(

@@ -1,0 +1,33 @@
+"""Read, judge and write: the whole of `replaywatch analyze`, without printing or exiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from replaywatch.analyze.result import Report, Unreadable, join_reports, judge_recording
+from replaywatch.contract.errors import SourceError
+from replaywatch.sources.engine_metrics import scrape
+from replaywatch.sources.reader import read
+from replaywatch.sources.recording import Progress, Recording
+
+SCRAPE_SECONDS = 10.0
+
+
+def analyze(sources: Iterable[str], progress: Callable[[str], Progress | None] = lambda _: None) -> Report:
+    """Judge files and http(s) metrics addresses; whatever cannot be read becomes one sentence in the report."""
+    return join_reports([_analyze_one(source, progress(source)) for source in sources])
+
+
+def _analyze_one(source: str, progress: Progress | None) -> Report:
+    try:
+        recording = _read(source, progress)
+        return Report(judge_recording(recording))
+    except SourceError as error:
+        return Report((), (Unreadable(source, str(error)),))
+
+
+def _read(source: str, progress: Progress | None) -> Recording:
+    if source.startswith(("http://", "https://")):
+        return scrape(source, SCRAPE_SECONDS)
+    return read(Path(source), progress)
