@@ -106,18 +106,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Healthy:
-    """The detector looked and found nothing; `because` names what it looked at."""
+    """The detector looked and found nothing; `because` names what it looked at.
+
+    `decisive`: enough to call the workload healthy, since graphs were seen to be used, or to have nothing to win. That
+    captures did not fail, say, is not.
+    """
 
     detector: str
     because: str
+    decisive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WarmingUp:
-    """Not enough seen yet; `needs` says how much is missing."""
+    """Not enough seen yet; `needs` says how much is missing. `decisive`: the workload cannot be judged before."""
 
     detector: str
     needs: str
+    decisive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ class CaptureFailed:
     """
 
     name: ClassVar[str] = "capture_failed"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

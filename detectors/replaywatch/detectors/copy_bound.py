@@ -16,7 +16,6 @@ class CopyBound:
     """
 
     name: ClassVar[str] = "copy_bound"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

@@ -11,12 +11,10 @@ from replaywatch.detectors.evidence import Evidence
 class Detector(Protocol):
     """Judges one kind of fault.
 
-    `name` is the stable identifier in reports, metrics and incidents. `vouches` says whether its Healthy is enough to
-    call a workload healthy: a detector that only looks at capture times cannot vouch for graphs being used.
+    `name` is the stable identifier in reports, metrics and incidents.
     """
 
     name: ClassVar[str]
-    vouches: ClassVar[bool]
 
     def judge(self, evidence: Evidence) -> Verdict:
         """The verdict on some evidence; pure, the same evidence gives the same verdict."""

@@ -22,7 +22,6 @@ class Disabled:
     """
 
     name: ClassVar[str] = "disabled"
-    vouches: ClassVar[bool] = True
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -30,12 +29,14 @@ class Disabled:
         if work is None or not work.total_kernels:
             return self._without_trace(evidence)
         if work.graph_launches or work.total_graph_kernels:
-            return Healthy(self.name, f"{work.total_graph_kernels} of {work.total_kernels} kernels came from graphs")
+            return Healthy(
+                self.name, f"{work.total_graph_kernels} of {work.total_kernels} kernels came from graphs", True
+            )
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
-            return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps")
+            return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
         per_step = readings.kernels_per_step(work)
         if per_step < readings.MIN_KERNELS_PER_STEP:
-            return Healthy(self.name, f"{per_step:.0f} kernels a step: too few for launch overhead to matter")
+            return Healthy(self.name, f"{per_step:.0f} kernels a step: too few for launch overhead to matter", True)
         estimate = estimate_work(work)
         if estimate is None:
             return Blind(self.name, "this tracer's stamps say nothing about gaps; trace with CUPTI or Kineto on NVIDIA")
@@ -44,6 +45,7 @@ class Disabled:
                 self.name,
                 f"eager, but little is recoverable: {readings.percent(estimate.ratio)} "
                 f"({readings.percent(estimate.low)} to {readings.percent(estimate.high)})",
+                True,
             )
         return self._finding(evidence, work, estimate)
 
@@ -73,7 +75,7 @@ class Disabled:
         total, eager = sum(steps.values()), steps.get("eager", 0)
         by_design = evidence.workload.phase == "prefill"
         if total and (eager < 0.95 * total or by_design):
-            return Healthy(self.name, f"{total - eager} of {total} steps were replayed")
+            return Healthy(self.name, f"{total - eager} of {total} steps were replayed", True)
         off = evidence.config is not None and evidence.config.graphs_enabled is False
         if not total and not off:
             return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")

@@ -32,7 +32,6 @@ class Downgrade:
     """
 
     name: ClassVar[str] = "downgrade"
-    vouches: ClassVar[bool] = True
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -45,7 +44,7 @@ class Downgrade:
         if not weaker and not seen:
             if _strength(resolved) == 0:
                 return Blind(self.name, f"the resolved mode is {resolved}, as asked for; another detector judges that")
-            return Healthy(self.name, f"graph mode {resolved} is what was asked for")
+            return Healthy(self.name, f"graph mode {resolved} is what was asked for", True)
         reason = config.mode_reason or (seen[0].detail if seen else "the engine gave no reason")
         estimate = estimate_recoverable(evidence)
         severity: Severity = "info"

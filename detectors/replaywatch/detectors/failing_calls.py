@@ -16,7 +16,6 @@ class FailingCalls:
     """
 
     name: ClassVar[str] = "failing_calls"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -50,7 +49,6 @@ class ReplayStuck:
     """
 
     name: ClassVar[str] = "replay_stuck"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

@@ -22,7 +22,6 @@ class Harmful:
     """
 
     name: ClassVar[str] = "harmful"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

@@ -60,14 +60,13 @@ def _sorted_findings(verdicts: list[Verdict]) -> tuple[Finding, ...]:
 
 
 def _overall(verdicts: list[Verdict], findings: tuple[Finding, ...]) -> tuple[VerdictWord, Severity]:
-    """One word: faults first; healthy only where a detector that can vouch for graphs looked and found nothing."""
+    """One word: faults first; healthy only where something decisive was seen and nothing decisive is missing."""
     faults = [f for f in findings if f.is_fault and f.severity != "none"]
     if faults:
         return "finding", max((f.severity for f in faults), key=severity_rank)
     told: Severity = "info" if any(f.severity != "none" for f in findings) else "none"
-    vouching = {d.name for d in DETECTORS if d.vouches}
-    if any(isinstance(v, Healthy) and v.detector in vouching for v in verdicts):
-        return "healthy", told
-    if any(isinstance(v, WarmingUp) and v.detector in vouching for v in verdicts):
+    if any(isinstance(v, WarmingUp) and v.decisive for v in verdicts):
         return "warming_up", told
+    if any(isinstance(v, Healthy) and v.decisive for v in verdicts):
+        return "healthy", told
     return "blind", told

@@ -38,7 +38,6 @@ class Overflow:
     """
 
     name: ClassVar[str] = "overflow"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

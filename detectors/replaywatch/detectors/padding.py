@@ -21,7 +21,6 @@ class Padding:
     """
 
     name: ClassVar[str] = "padding"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

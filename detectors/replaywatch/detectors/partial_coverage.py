@@ -21,7 +21,6 @@ class PartialCoverage:
     """
 
     name: ClassVar[str] = "partial_coverage"
-    vouches: ClassVar[bool] = True
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -31,9 +30,9 @@ class PartialCoverage:
         if not work.total_graph_kernels:
             return Healthy(self.name, "no graph is used at all; another detector judges that")
         if work.coverage >= COVERED_RATIO:
-            return Healthy(self.name, f"graphs hold {readings.percent(work.coverage)} of the kernels")
+            return Healthy(self.name, f"graphs hold {readings.percent(work.coverage)} of the kernels", True)
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
-            return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps")
+            return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
         estimate = estimate_work(work)
         severity = "info" if estimate is None else estimate.severity
         is_fault = estimate is not None and severity != "none"

@@ -21,7 +21,6 @@ class ReplayGap:
     """
 
     name: ClassVar[str] = "replay_gap"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

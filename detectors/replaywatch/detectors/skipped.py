@@ -17,7 +17,6 @@ class Skipped:
     """
 
     name: ClassVar[str] = "skipped"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

@@ -19,7 +19,6 @@ class SlowCapture:
     """
 
     name: ClassVar[str] = "slow_capture"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -52,7 +51,6 @@ class GraphMemoryEstimate:
     """
 
     name: ClassVar[str] = "graph_memory_estimate"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

@@ -21,7 +21,6 @@ class Thrash:
     """
 
     name: ClassVar[str] = "thrash"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""

@@ -20,7 +20,6 @@ class UnusedGraphs:
     """
 
     name: ClassVar[str] = "unused_graphs"
-    vouches: ClassVar[bool] = False
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
