@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -19,6 +20,8 @@ UNSEEN_SHARE: Final = 8
 REMEMBERED_KEYS: Final = 128
 REMEMBERED_SENDERS: Final = 2048
 MAX_WINDOWS: Final = 256
+MAX_WINDOW_NS: Final = 86_400 * 10**9
+MAX_ID: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Admission:
             return "other_version"
         except WireError:
             return "malformed"
-        if len(batch.windows) > MAX_WINDOWS or not all(map(is_plausible, batch.windows)):
+        if len(batch.windows) > MAX_WINDOWS or not all(map(is_plausible, batch.windows)) or not is_text(frame.data):
             return "malformed"
         claimed_pid = batch.windows[0].workload.pid if batch.windows else None
         process = self._processes.sender(frame.sender, claimed_pid, now_ns)
@@ -83,8 +86,23 @@ class Admission:
 
 
 def is_plausible(window: Window) -> bool:
-    """Whether a window's times can be: after 1970, in order, and at most a day long."""
-    return 0 < window.start_ns <= window.end_ns < 1 << 62 and window.end_ns - window.start_ns <= 86_400 * 10**9
+    """Whether a window's times can be (after 1970, in order, at most a day long) and its snapshots' ids too."""
+    ids = (window.fingerprint_id or "", window.config_id or "")
+    in_time = 0 < window.start_ns <= window.end_ns < 1 << 62 and window.end_ns - window.start_ns <= MAX_WINDOW_NS
+    return in_time and max(map(len, ids)) <= MAX_ID
+
+
+def is_text(data: bytes) -> bool:
+    """Whether the texts in a frame that was decoded are Unicode without NUL, which every later stage relies on."""
+    if b"\\u0000" in data:
+        return False
+    if b"\\ud" not in data.lower():
+        return True
+    try:
+        json.dumps(json.loads(data), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_new(process: Process, key: str) -> bool:

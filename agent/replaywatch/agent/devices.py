@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from types import ModuleType
 from typing import Any, Final
@@ -49,7 +49,6 @@ class DeviceTable:
 
     devices: tuple[Device, ...] = ()
     driver: str | None = None
-    cuda: str | None = None
     blind: str | None = None
     by_uuid: Mapping[str, Device] = field(default_factory=dict)
 
@@ -115,11 +114,9 @@ class Nvml:
             handle = self._call("nvmlDeviceGetHandleByIndex", index)
             if handle is not None:
                 devices += self._devices(index, handle)
-        cuda = self._call("nvmlSystemGetCudaDriverVersion_v2")
         return DeviceTable(
             devices=tuple(devices),
             driver=_text(self._call("nvmlSystemGetDriverVersion")),
-            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else None,
             blind=None if devices else "NVML lists no device; give the container one, or --device-seconds 0",
             by_uuid={d.uuid: d for d in devices},
         )
@@ -132,7 +129,11 @@ class Nvml:
         handles = [self._call("nvmlDeviceGetMigDeviceHandleByIndex", handle, i) for i in range(instances)]
         whole = self._device(index, handle, mig)
         parts = [self._device(index, h, mig) for h in handles if h is not None]
-        return [d for d in (*parts, whole) if d is not None] if parts else [whole] if whole else []
+        found = [d for d in parts if d is not None]
+        if whole is not None:
+            elsewhere: frozenset[int] = frozenset().union(*(d.pids for d in found))
+            found.append(replace(whole, pids=whole.pids - elsewhere))
+        return found
 
     def _device(self, index: int, handle: Any, mig: bool | None) -> Device | None:
         uuid = _text(self._call("nvmlDeviceGetUUID", handle))
