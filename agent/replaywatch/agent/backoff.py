@@ -20,7 +20,7 @@ class Backoff:
 
     def next_pause_s(self, asked_s: float | None = None) -> float:
         """The pause after one more failure, at least what the other side asked for."""
-        full = min(self._limit_s, FIRST_SECONDS * 2 ** min(self._failures, 30))
+        full = min(self._limit_s, FIRST_SECONDS * 2.0 ** min(self._failures, 30))
         self._failures += 1
         own = full * self._random.uniform(0.5, 1)
         if asked_s is None:

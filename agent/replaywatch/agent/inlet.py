@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
 from replaywatch.agent.socket_place import claim, release
@@ -60,6 +61,9 @@ class Inlet:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._alarm, select.POLLIN)
+        self._open = True
+        # Reentrant: a signal handler may wake a loop that is just closing.
+        self._guard = RLock()
         self._buffer = bytearray(MAX_FRAME_BYTES)
         self._backlog: deque[Frame] = deque()
         self._backlog_bytes = 0
@@ -76,16 +80,21 @@ class Inlet:
             self._drain()
 
     def wake(self) -> None:
-        """End a wait early, from any thread."""
-        with suppress(BlockingIOError):  # already full of alarms
-            os.write(self._wake, b"\0")
+        """End a wait early, from any thread; nothing after `close`."""
+        with self._guard, suppress(BlockingIOError):  # already full of alarms
+            if self._open:
+                os.write(self._wake, b"\0")
 
     def close(self) -> None:
         """Stop listening and remove the socket, unless somebody else's is there by now."""
-        release(self._claim)
-        self._socket.close()
-        os.close(self._alarm)
-        os.close(self._wake)
+        with self._guard:
+            if not self._open:
+                return
+            self._open = False
+            release(self._claim)
+            self._socket.close()
+            os.close(self._alarm)
+            os.close(self._wake)
 
     def _quiet_alarm(self) -> None:
         with suppress(BlockingIOError):

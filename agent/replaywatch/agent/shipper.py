@@ -59,22 +59,22 @@ class Shipper:
     def _ship(self, segment: Segment) -> float:
         """Send a segment once; how many seconds to wait before the next."""
         try:
-            body = batch_body(segment.key, segment.read(), self._clock())
+            lines = segment.read()
         except OSError as error:
             self._complain(f"a spooled batch cannot be read ({error.strerror}); its windows are lost")
             self._ledger.add("replaywatch_agent_windows_dropped_total", amount=segment.windows)
             self._spool.done(segment)
             return 0.0
-        outcome = self._delivery.post(segment.key, body)
+        outcome = self._delivery.post(segment.key, batch_body(segment.key, lines, self._clock()))
         if outcome.meaning == "retry":
             self._ledger.add("replaywatch_agent_retries_total", outcome.reason)
             self._complain(f"the collector did not take a batch ({outcome.reason}: {outcome.detail}); trying again")
             return self._backoff.next_pause_s(outcome.asked_s)
         self._backoff.reset()
-        self._settle(segment, outcome)
+        self._settle(segment, lines, outcome)
         return 0.0
 
-    def _settle(self, segment: Segment, outcome: Outcome) -> None:
+    def _settle(self, segment: Segment, lines: tuple[bytes, ...], outcome: Outcome) -> None:
         if outcome.meaning == "delivered":
             self._refusals = 0
             self._complaint = ""
@@ -84,7 +84,7 @@ class Shipper:
         self._refusals += outcome.meaning == "rejected"
         if segment.windows > 1 and self._refusals <= REFUSALS_IN_A_ROW:
             self._ledger.add("replaywatch_agent_batches_total", "split")
-            self._spool.split(segment)
+            self._spool.split(segment, lines)
             return
         self._complain(f"the collector refused a batch for good ({outcome.detail}); it is put aside")
         self._ledger.add("replaywatch_agent_batches_total", "rejected")

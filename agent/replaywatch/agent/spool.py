@@ -138,17 +138,17 @@ class Spool:
             if self._folder is not None and segment.path is not None:
                 self._folder.put_aside(segment.path)
 
-    def split(self, segment: Segment) -> None:
+    def split(self, segment: Segment, lines: tuple[bytes, ...]) -> None:
         """Replace a segment by its two halves; their keys follow from its key, so that a crash repeats nothing."""
         parts = [
             Segment(
                 key=f"{segment.key}-{n}",
-                windows=count_windows(lines),
-                size_bytes=sum(map(len, lines)),
+                windows=count_windows(half),
+                size_bytes=sum(map(len, half)),
                 begun_ns=segment.begun_ns,
-                lines=lines,
+                lines=half,
             )
-            for n, lines in enumerate(halves(segment.read()))
+            for n, half in enumerate(halves(lines))
         ]
         with self._changed:
             if self._folder is not None and segment.path is not None:

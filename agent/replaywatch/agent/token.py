@@ -8,35 +8,35 @@ from replaywatch.contract.errors import ConfigurationError
 
 
 class TokenFile:
-    """Gives the Authorization header. Raises: ConfigurationError when the file cannot be read at the start."""
+    """Gives the Authorization header. Raises: ConfigurationError when there is no usable token at the start."""
 
     def __init__(self, token: str | None, path: Path | None) -> None:
-        self._token = _checked(token) if token else None
+        if token and not _is_usable(token):
+            raise ConfigurationError("the token must be printable ASCII without spaces; check REPLAYWATCH_AGENT_TOKEN")
+        self._token = token
         self._path = path
         self._stamp: tuple[int, int] | None = None
-        if path is not None and not self._reload():
-            raise ConfigurationError(f"the token file {path} cannot be read or is empty; check --token-file")
+        self._reload()
+        if path is not None and self._stamp is None:
+            raise ConfigurationError(f"the token file {path} holds no readable token; check --token-file")
 
     def header(self) -> dict[str, str]:
         """The header as it is now; empty without a token."""
         self._reload()
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _reload(self) -> bool:
-        """Read the file if it changed; one that has gone or is empty leaves the last token in use."""
+    def _reload(self) -> None:
+        """Read the file if it changed; one that has gone or is unusable leaves the last token in use."""
         if self._path is None:
-            return False
+            return
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_ino)
-            if stamp != self._stamp and (text := self._path.read_text().strip()):
-                self._token, self._stamp = _checked(text), stamp
+            if stamp != self._stamp and _is_usable(text := self._path.read_text().strip()):
+                self._token, self._stamp = text, stamp
         except (OSError, UnicodeError):
             pass
-        return self._token is not None
 
 
-def _checked(token: str) -> str:
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigurationError("the token must be printable ASCII without spaces; check --token-file")
-    return token
+def _is_usable(token: str) -> bool:
+    return bool(token) and token.isascii() and token.isprintable() and " " not in token
