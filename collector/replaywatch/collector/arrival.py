@@ -15,6 +15,7 @@ from replaywatch.contract.wire import Batch, decode, jsonable
 AHEAD_MAX_NS: Final = 60 * 10**9
 WINDOW_MAX_NS: Final = 24 * 3600 * 10**9
 KEY_MAX: Final = 200
+WINDOWS_MAX: Final = 10_000
 ID_MAX: Final = 64
 _GZIP: Final = 31
 _CHUNK: Final = 1 << 16
@@ -64,6 +65,8 @@ def read_batch(body: bytes, *, is_gzip: bool, limits: Limits, received_ns: int) 
     _check_texts(content, batch)
     if not batch.key or len(batch.key) > KEY_MAX:
         raise WireError(f"the batch key must have 1 to {KEY_MAX} characters")
+    if len(batch.windows) > WINDOWS_MAX:
+        raise WireError(f"the batch has {len(batch.windows)} windows; send at most {WINDOWS_MAX} at once")
     _check_snapshots(batch.fingerprints)
     _check_snapshots(batch.configs)
     return replace(batch, windows=tuple(_placed(w, received_ns) for w in batch.windows))

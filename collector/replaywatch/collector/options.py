@@ -19,7 +19,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("tick-seconds", float, 5.0, "s", "Time between two detection ticks.", 0.01, 3600),
     Option("horizon-seconds", float, 120.0, "s", "How far back the recent evidence of a workload reaches.", 1, 86400),
     Option("stale-seconds", float, 60.0, "s", "Silence after which a workload is stale.", 0.01, 86400),
-    Option("gone-hours", float, 24.0, "h", "Silence after which a workload is gone and its incidents end.", 0.001),
+    Option("gone-hours", float, 6.0, "h", "Silence after which a workload is gone and its incidents end.", 0.001),
     Option(
         "open-severity", str, "warn", "", "Least severity that opens an incident.", choices=("info", "warn", "page")
     ),
@@ -72,7 +72,7 @@ class CollectorOptions:
     tick_seconds: float = 5.0
     horizon_seconds: float = 120.0
     stale_seconds: float = 60.0
-    gone_hours: float = 24.0
+    gone_hours: float = 6.0
     open_severity: str = "warn"
     open_ticks: int = 2
     close_ticks: int = 6

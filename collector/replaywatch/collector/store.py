@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -45,6 +48,15 @@ class Store:
     def session(self) -> Session:
         """A new session; objects stay readable after its end."""
         return Session(self._engine, expire_on_commit=False)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session whose failures are StoreError."""
+        try:
+            with self.session() as session:
+                yield session
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be read ({reason(error)})") from None
 
     def answers(self) -> bool:
         """Whether the database answers a query now."""

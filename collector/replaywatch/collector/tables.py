@@ -14,6 +14,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 SCHEMA_VERSION: Final = 1
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 _Ns = BigInteger
+# Without this SQLite gives the numbers of deleted rows away again; checkpoints and links rely on them.
+_NEVER_REUSED: Final = {"sqlite_autoincrement": True}
 
 
 class Base(DeclarativeBase):
@@ -36,6 +38,7 @@ class BatchRow(Base):
     sent_ns: Mapped[int] = mapped_column(_Ns)
     received_ns: Mapped[int] = mapped_column(_Ns, index=True)
     windows: Mapped[int] = mapped_column(Integer)
+    __table_args__ = _NEVER_REUSED
 
 
 class WorkloadRow(Base):
@@ -107,6 +110,7 @@ class IncidentRow(Base):
     changed_ns: Mapped[int] = mapped_column(_Ns)
     closed_ns: Mapped[int | None] = mapped_column(_Ns)
     finding: Mapped[str] = mapped_column(Text)
+    __table_args__ = _NEVER_REUSED
 
 
 class IncidentEventRow(Base):

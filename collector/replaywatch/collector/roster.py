@@ -1,0 +1,94 @@
+"""All workloads in memory, and the snapshots that they point to; used by the detection thread only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replaywatch.collector.checkpoint import load_memories, load_memory, load_snapshots, save_lifetimes
+from replaywatch.collector.identity import workload_id
+from replaywatch.collector.ingest import StoredBatch
+from replaywatch.collector.memory import WorkloadMemory
+from replaywatch.collector.store import Store
+from replaywatch.collector.writer import Writer
+from replaywatch.contract.snapshot import EngineConfig, Fingerprint
+from replaywatch.contract.window import Workload
+from replaywatch.detectors.evidence import Evidence
+
+
+class Roster:
+    """Workloads by id. `horizon_ns` is how far back their recent evidence reaches."""
+
+    def __init__(self, store: Store, horizon_ns: int) -> None:
+        self._store = store
+        self._horizon_ns = horizon_ns
+        self._ids: dict[Workload, str] = {}
+        self.memories: dict[str, WorkloadMemory] = {}
+        self._configs: dict[str, EngineConfig] = {}
+        self._fingerprints: dict[str, Fingerprint] = {}
+
+    def restore(self, since_ns: int, also: Iterable[str]) -> None:
+        """Read back what was known before a restart."""
+        with self._store.reading() as session:
+            self.memories = load_memories(session, since_ns=since_ns, horizon_ns=self._horizon_ns, also=tuple(also))
+        self._ids = {m.workload: m.id for m in self.memories.values()}
+        self.find_snapshots()
+
+    def knows(self, key: str) -> bool:
+        """Whether a workload is in memory; may be asked from any thread."""
+        return key in self.memories
+
+    def absorb(self, stored: StoredBatch) -> None:
+        """Take in a stored batch, wholly or, when the store fails, not at all. Raises: StoreError."""
+        serial = stored.serial
+        assert serial is not None
+        for workload in {w.workload for w in stored.batch.windows} - self._ids.keys():
+            self._welcome(workload, stored.received_ns, serial)
+        self._configs.update(stored.batch.configs)
+        self._fingerprints.update(stored.batch.fingerprints)
+        for window in stored.batch.windows:
+            memory = self.memories[self._ids[window.workload]]
+            memory.absorb(window, stored.received_ns, serial, self._horizon_ns)
+
+    def _welcome(self, workload: Workload, received_ns: int, serial: int) -> None:
+        key = workload_id(workload)
+        with self._store.reading() as session:
+            known = load_memory(session, key, self._horizon_ns, below_serial=serial)
+        self.memories[key] = known or WorkloadMemory(key, workload, received_ns, received_ns)
+        self._ids[workload] = key
+
+    def find_snapshots(self) -> None:
+        """Fetch snapshots that windows point to and that no batch brought since the start."""
+        lifetimes = [m.lifetime for m in self.memories.values() if m.lifetime is not None]
+        configs = {w.config_id for w in lifetimes if w.config_id is not None} - self._configs.keys()
+        fingerprints = {w.fingerprint_id for w in lifetimes if w.fingerprint_id is not None} - self._fingerprints.keys()
+        if configs or fingerprints:
+            with self._store.reading() as session:
+                found_configs, found_fingerprints = load_snapshots(session, configs, fingerprints)
+            self._configs.update(found_configs)
+            self._fingerprints.update(found_fingerprints)
+
+    def evidence(self, memory: WorkloadMemory) -> Evidence | None:
+        """What the detectors may look at; None when no window is in memory."""
+        recent, lifetime = memory.recent, memory.lifetime
+        if recent is None or lifetime is None:
+            return None
+        return Evidence(
+            workload=memory.workload,
+            recent=recent,
+            lifetime=lifetime,
+            config=self._configs.get(lifetime.config_id or ""),
+            fingerprint=self._fingerprints.get(lifetime.fingerprint_id or ""),
+        )
+
+    def checkpoint(self, writer: Writer) -> None:
+        """Write down the lifetimes that changed."""
+        dirty = [m for m in self.memories.values() if m.is_dirty]
+        if dirty:
+            writer.do(lambda session: save_lifetimes(session, dirty))
+        for memory in dirty:
+            memory.is_dirty = False
+
+    def forget(self, key: str) -> None:
+        """Drop a workload that is gone."""
+        memory = self.memories.pop(key)
+        self._ids.pop(memory.workload, None)
