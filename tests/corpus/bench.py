@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import torch
 
 T = TypeVar("T")
-Pool = tuple[int, int]
+Pool = object
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Bench:
 
     def new_pool(self) -> Pool | None:
         """A private memory pool that several graphs replayed in a fixed order may share."""
-        return cast(Pool, torch.cuda.graph_pool_handle()) if self.cuda else None
+        return torch.cuda.graph_pool_handle() if self.cuda else None
 
     def capture(self, step: Callable[[], None], pool: Pool | None = None, warmups: int = 3) -> Callable[[], None]:
         """Capture `step` after warm-up on a side stream; the result replays it. Without CUDA it is `step`."""
@@ -56,9 +56,9 @@ class Bench:
             return step
         self.warm_on_side_stream(step, warmups)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type]
             step()
-        return cast(Callable[[], None], graph.replay)
+        return graph.replay
 
     def capture_value(self, make: Callable[[], T], pool: Pool | None = None) -> tuple[Callable[[], None], T]:
         """Capture `make`; the result is the replay and the tensors that each replay writes (kept alive by the caller).
@@ -69,13 +69,13 @@ class Bench:
             return (lambda: None), make()
         self.warm_on_side_stream(make, 1)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type]
             value = make()
-        return cast(Callable[[], None], graph.replay), value
+        return graph.replay, value
 
     def warm_on_side_stream(self, make: Callable[[], object], times: int) -> None:
         """Run outside the default stream before a capture, as PyTorch's notes on graphs ask."""
-        side = torch.cuda.Stream(self.device)
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):
             for _ in range(times):

@@ -70,6 +70,7 @@ class Item:
     """One labelled item. `findings` are what a detector should say if the loss is large enough to say anything;
     with `always_fault` they are expected at any rho (host gaps, thrash). `allowed` are no error if reported.
     `observed_is_eager`: the observed form has no graph at all, so `eager_us` is `observed_us`.
+    `estimate_s`: assumed seconds of building and timing it, its traces not counted.
     """
 
     family: str
@@ -83,7 +84,7 @@ class Item:
     observed_is_eager: bool = False
     traces: tuple[TraceSpec, ...] = (FULL,)
     trace_steps: int = 3
-    estimate_s: float = 3.0
+    estimate_s: float = 2.3
 
     @property
     def name(self) -> str:

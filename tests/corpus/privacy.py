@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import getpass
+import re
 import socket
 import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
+
+_HOST_FIELD = re.compile(r'("host_?[nN]ame":\s*)"[^"]*"')
 
 
 @cache
@@ -35,7 +38,11 @@ def _user() -> str:
 
 
 def scrub(text: str) -> str:
-    """`text` without the names in `replacements`; also as they look inside JSON, where a slash may be escaped."""
+    """`text` without the names in `replacements`; also as they look inside JSON, where a slash may be escaped.
+
+    Kineto (torch 2.13) writes the host's name, however short, into a field of its own.
+    """
+    text = _HOST_FIELD.sub(r'\1"<host>"', text)
     for private, public in replacements():
         text = text.replace(private, public).replace(private.replace("/", "\\/"), public)
     return text

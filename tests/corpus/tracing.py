@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler.profiler import _KinetoProfile
 
 from item import Mode, TraceSpec
 from privacy import scrub
@@ -56,7 +57,7 @@ def run_annotated(prof: profile, step: Step, sync: Step, warmups: int, calls: in
     return (end_ns - begin_ns) / calls / 1e3
 
 
-def run_bare(prof: torch.profiler._KinetoProfile, step: Step, sync: Step, warmups: int, calls: int) -> float:
+def run_bare(prof: _KinetoProfile, step: Step, sync: Step, warmups: int, calls: int) -> float:
     """The same without a single annotation: `_KinetoProfile` is the part of `profile` below its step counter."""
     prof.prepare_trace()
     for _ in range(warmups):
@@ -72,18 +73,31 @@ def run_bare(prof: torch.profiler._KinetoProfile, step: Step, sync: Step, warmup
     return (end_ns - begin_ns) / calls / 1e3
 
 
+@contextlib.contextmanager
+def stopped_on_error(prof: _KinetoProfile) -> Iterator[None]:
+    """A step that raises must not leave the profiler running: the next one would refuse to start."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            prof.stop_trace()
+        raise
+
+
 def profile_steps(
     step: Step, sync: Step, spec: TraceSpec, cuda: bool, calls: int, warmups: int = 2
-) -> tuple[torch.profiler._KinetoProfile, float]:
+) -> tuple[_KinetoProfile, float]:
     """Run under the profiler; the finished profiler and the traced wall microseconds per call."""
     activities = activities_of(spec.mode, cuda)
     stack = spec.mode == "stack"
     if not spec.annotate:
-        bare = torch.profiler._KinetoProfile(activities=activities, record_shapes=stack, with_stack=stack)
-        return bare, run_bare(bare, step, sync, warmups, calls)
+        bare = _KinetoProfile(activities=activities, record_shapes=stack, with_stack=stack)
+        with stopped_on_error(bare):
+            return bare, run_bare(bare, step, sync, warmups, calls)
     plan = schedule(wait=0, warmup=warmups, active=calls, repeat=1)
     prof = profile(activities=activities, schedule=plan, record_shapes=stack, with_stack=stack)
-    return prof, run_annotated(prof, step, sync, warmups, calls)
+    with stopped_on_error(prof):
+        return prof, run_annotated(prof, step, sync, warmups, calls)
 
 
 def count_events(text: str) -> dict[str, int]:
