@@ -1,0 +1,286 @@
+"""Follows a log: text in, windows with their configurations out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from replaywatch.contract.errors import UnknownSource
+from replaywatch.contract.snapshot import EngineConfig, Fingerprint
+from replaywatch.contract.window import BlindSpot, Engine, Window, merge_windows
+from replaywatch.sources.logs import bars, crashes
+from replaywatch.sources.logs.clock import Clock
+from replaywatch.sources.logs.engines import DISPATCH_ADVICE, INTERESTING, READERS, engine_of, starts_a_run
+from replaywatch.sources.logs.inductor import SkipReader
+from replaywatch.sources.logs.lines import LineSplitter
+from replaywatch.sources.logs.prefix import LogLine, peel
+from replaywatch.sources.logs.run import EngineRun, Part
+from replaywatch.sources.logs.tally import Tally
+from replaywatch.sources.recording import Recording
+
+WINDOW_NS = 60_000_000_000
+MAX_WINDOWS = 512
+_MAX_PARTIAL_CHARS = 1 << 18
+_Origin = tuple["str | None", "str | None"]
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one pod and container wrote: at most one engine at a time, with its data-parallel replicas."""
+
+    engine: Engine | None = None
+    runs: dict[int | None, EngineRun] = field(default_factory=dict)
+    last: EngineRun | None = None
+    skips: SkipReader = field(default_factory=SkipReader)
+    partial: str = ""
+
+
+@dataclass(slots=True)
+class _Closed:
+    run: EngineRun
+    part: Part
+    rank: int | None
+    window: Window
+
+
+class LogReader:
+    """Turns a log into windows while it is being written.
+
+    Feed text as it comes, cut anywhere; take what is finished whenever it suits. A window closes after `window_ns` of
+    the log's own time (or of `now_ns`, for a log that went quiet). The result depends on the text alone, never on
+    where it was cut.
+    """
+
+    def __init__(self, source: str, *, window_ns: int = WINDOW_NS) -> None:
+        self.source = source
+        self.window_ns = window_ns
+        self._splitter = LineSplitter()
+        self._clock = Clock(0)
+        self._places: dict[_Origin, _Place] = {}
+        self._closed: list[_Closed] = []
+        self._current: _Place | None = None
+        self._blind: dict[int, BlindSpot] = {}
+        self._runs_seen = 0
+
+    @property
+    def recognised(self) -> bool:
+        """Whether any line came from a known engine."""
+        return self._runs_seen > 0
+
+    def feed(self, text: str, now_ns: int) -> None:
+        """Read a piece of the log. `now_ns` is when it was written, at the latest; it gives stamps their year."""
+        self._clock.reference_ns = now_ns
+        for line in self._splitter.feed(text):
+            self._line(line, now_ns)
+        for place in self._places.values():
+            for run in place.runs.values():
+                if run.opened_ns is not None and now_ns - run.opened_ns >= self.window_ns:
+                    self._close(run)
+
+    def finish(self, now_ns: int, *, still_written: bool = False) -> None:
+        """The log has ended: read its last line, judge how it ended, close every window."""
+        self._clock.reference_ns = now_ns
+        for line in self._splitter.finish():
+            self._line(line, now_ns)
+        end = LogLine("")
+        for place in self._places.values():
+            if place.last is not None:
+                place.skips.close(place.last)
+            for run in place.runs.values():
+                waiting = crashes.conclude(run, end, still_written)
+                if waiting:
+                    self._blind[id(run)] = BlindSpot("dispatch", waiting)
+                run.capturing = False
+                bars.settle(end, run)
+                run.opened_ns = run.opened_ns or now_ns
+                self._close(run, even_if_empty=not any(c.run is run for c in self._closed))
+
+    def take(self) -> Recording:
+        """Windows that closed since the last call, with the snapshots they point to."""
+        closed, self._closed = self._closed, []
+        windows: list[Window] = []
+        configs: dict[str, EngineConfig] = {}
+        fingerprints: dict[str, Fingerprint] = {}
+        for item in closed:
+            window = self._finished(item)
+            config, fingerprint = item.run.config_of(window), item.run.fingerprint
+            config, fingerprint = replace(config, engine=item.run.engine), replace(fingerprint, engine=item.run.engine)
+            configs[config.id], fingerprints[fingerprint.id] = config, fingerprint
+            windows.append(replace(window, config_id=config.id, fingerprint_id=fingerprint.id))
+        return Recording(
+            kind="log",
+            source=self.source,
+            windows=tuple(sorted(windows, key=lambda w: (w.workload.key, w.start_ns))),
+            fingerprints=fingerprints,
+            configs=configs,
+        )
+
+    def _finished(self, item: _Closed) -> Window:
+        run = item.run
+        window = replace(item.window, workload=run.workload(self.source, item.part, item.rank))
+        blind = self._blind.get(id(run))
+        if blind is None and not run.dispatch_seen and item.part[0] is None:
+            advice = DISPATCH_ADVICE.get(run.engine, "run the process under the probe")
+            blind = BlindSpot("dispatch", f"the log does not say how steps were dispatched: {advice}")
+        return replace(window, blind=tuple(dict.fromkeys((*window.blind, blind)))) if blind else window
+
+    def _line(self, text: str, now_ns: int) -> None:
+        place = self._current
+        awaited = place is not None and (place.skips.is_open or place.partial)
+        if not awaited and not INTERESTING.search(text):
+            if place is not None and place.last is not None:
+                place.last.quiet_lines += 1
+            return
+        peeled = peel(text, self._clock)
+        for message in peeled.message.replace("\r", "\n").split("\n"):
+            if message.strip() or not peeled.message:
+                self._message(replace(peeled, message=message), now_ns)
+
+    def _message(self, line: LogLine, now_ns: int) -> None:
+        place = self._places.get(line.origin)
+        claimed = engine_of(line)
+        if place is None:
+            if claimed is None:
+                return
+            place = self._places[line.origin] = _Place()
+        if self._joined(line, place):
+            return
+        self._current = place
+        run = self._run(line, place, claimed)
+        if run is None:
+            return
+        self._roll(line, run, now_ns)
+        self._read(line, run, place)
+
+    @staticmethod
+    def _joined(line: LogLine, place: _Place) -> bool:
+        """Put lines together that a container runtime cut; True while the end is still missing."""
+        if line.partial and len(place.partial) < _MAX_PARTIAL_CHARS:
+            place.partial += line.message
+            return True
+        if place.partial:
+            line.message, place.partial = place.partial + line.message, ""
+        return False
+
+    def _run(self, line: LogLine, place: _Place, claimed: Engine | None) -> EngineRun | None:
+        """The run that a line speaks of, started or restarted where the line says so."""
+        if claimed is not None and claimed != place.engine:
+            self._switch(place, claimed)
+        engine = place.engine
+        if engine is None:
+            return None
+        replica = line.replica
+        if engine == "vllm" and replica is None and line.message.startswith("Engine 0") and len(place.runs) > 1:
+            replica = int(line.message[7:10]) if line.message[7:10].isdigit() else None
+        run = self._replica(place, engine, replica, line)
+        if starts_a_run(engine, line) and (run.ready or run.died or run.stopping or run.milestone is not None):
+            for old in list(place.runs.values()) if line.replica is None else [run]:
+                place.skips.close(old)
+                self._close(old, even_if_empty=not any(c.run is old for c in self._closed))
+            kept = {} if line.replica is None else {k: r for k, r in place.runs.items() if r is not run}
+            place.runs = kept
+            run = self._replica(place, engine, replica, line)
+        if line.process is None or line.process.startswith("EngineCore") or engine != "vllm":
+            run.pid = line.pid if line.pid is not None else run.pid
+        run.pod, run.container = line.pod, line.container
+        run.namespace = line.namespace or run.namespace
+        place.last = run
+        return run
+
+    def _switch(self, place: _Place, claimed: Engine) -> None:
+        """Lines of torch belong to the engine around it; another engine in the same place follows the first."""
+        if claimed == "torch" and place.engine is not None:
+            return
+        if place.engine == "torch":
+            for run in place.runs.values():
+                run.engine = claimed
+        else:
+            for run in place.runs.values():
+                place.skips.close(run)
+                self._close(run)
+            place.runs = {}
+        place.engine = claimed
+
+    def _replica(self, place: _Place, engine: Engine, replica: int | None, line: LogLine) -> EngineRun:
+        runs = place.runs
+        if replica is None and runs:
+            spoken = place.last if line.process is None and place.last in runs.values() else None
+            return spoken or next(iter(runs.values()))
+        if replica in runs:
+            return runs[replica]
+        if replica is not None and list(runs) == [None]:  # the first core of an engine known from its API server
+            run = runs[replica] = runs.pop(None)
+            run.replica = replica
+            return run
+        first = next(iter(runs.values()), None)
+        run = EngineRun(engine=engine, replica=replica)
+        if first is not None:
+            known = max(first.config.data_parallel_size or 0, len(runs) + 1)
+            first.configure(data_parallel_size=known)
+            run.config, run.fingerprint, run.started = first.config, first.fingerprint, first.started
+            run.main_phase, run.phase_configs = first.main_phase, dict(first.phase_configs)
+        runs[replica] = run
+        self._runs_seen += 1
+        return run
+
+    def _roll(self, line: LogLine, run: EngineRun, now_ns: int) -> None:
+        """Close the window when the log's own time has gone past it."""
+        stamp = line.stamp_ns
+        if stamp is not None and run.start_ns is not None and stamp - run.start_ns >= self.window_ns:
+            self._close(run)
+        if run.opened_ns is None:
+            run.opened_ns = now_ns
+        if stamp is not None:
+            run.start_ns = stamp if run.start_ns is None else min(run.start_ns, stamp)
+            run.end_ns = stamp if run.end_ns is None else max(run.end_ns, stamp)
+
+    @staticmethod
+    def _read(line: LogLine, run: EngineRun, place: _Place) -> None:
+        reader = READERS.get(run.engine)
+        known = (
+            place.skips.read(line, run)
+            or bars.read(line, run)
+            or (reader is not None and reader(line, run))
+            or crashes.read(line, run)
+        )
+        if not known:
+            run.quiet_lines += 1
+        bars.settle(line, run)
+
+    def _close(self, run: EngineRun, *, even_if_empty: bool = False) -> None:
+        """Close the open window of a run; empty ones are dropped, and too many are merged."""
+        start = run.start_ns if run.start_ns is not None else run.opened_ns
+        if start is None:
+            return
+        end = max(run.end_ns or 0, start)
+        drained = list(run.drain())
+        if not drained and even_if_empty:
+            drained = [((None, run.main_phase), None, Tally())]
+        for part, rank, tally in drained:
+            window = tally.window(run.workload(self.source, part, rank), start, end + 1)
+            self._closed.append(_Closed(run, part, rank, window))
+        run.start_ns, run.end_ns, run.opened_ns = None, None, None
+        if len(self._closed) > MAX_WINDOWS:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Halve the windows nobody has taken, and close them half as often from now on."""
+        self.window_ns *= 2
+        waiting: dict[tuple[int, Part, int | None], _Closed] = {}
+        thinned: list[_Closed] = []
+        for item in self._closed:
+            key = (id(item.run), item.part, item.rank)
+            earlier = waiting.pop(key, None)
+            if earlier is None:
+                waiting[key] = item
+                thinned.append(item)
+            else:
+                earlier.window = merge_windows(earlier.window, item.window)
+        self._closed = thinned
+
+
+def unknown(source: str) -> UnknownSource:
+    """The error for a text in which no line comes from an engine that is known here."""
+    return UnknownSource(
+        f"{source}: no line comes from vLLM, SGLang, TensorRT-LLM, llama.cpp, text-generation-inference, transformers "
+        "or torch.compile; give the server's own log from its start"
+    )
