@@ -1,0 +1,161 @@
+"""Steps on the device's own clock: when each began, how long it took until the next, and which ones are typical."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from replaywatch.contract.window import Mode, Phase
+from replaywatch.sources.calls import CAPTURE_BEGIN, CAPTURE_END, LAUNCH, REPLAY
+from replaywatch.sources.steps import StepPlan
+from replaywatch.sources.timeline import KERNEL, WHOLE_GRAPH, DeviceTrack, HostThread
+
+# A step this many times longer than the median holds something else: an idle stretch, a capture, a recompilation.
+OUTLIER_RATIO: Final = 1.8
+# A first step that differs this much is a warm-up.
+_WARM_UP_PERIOD: Final = 1.3
+_WARM_UP_KERNELS: Final = 0.1
+_FEWEST_FOR_MEDIAN: Final = 3
+# From this many steps on the last one, whose period has no next start to end at, is not needed.
+_FEWEST_WITHOUT_LAST: Final = 4
+# Rule of the modes, by share of a step's kernels that came from graphs and number of replays.
+FULL_SHARE: Final = 0.9
+FULL_REPLAYS: Final = 3
+EAGER_SHARE: Final = 0.05
+
+
+@dataclass(slots=True)
+class StepSpan:
+    """One step on the device: [begin_ns, end_ns) is its period, start of its first activity to start of the next's."""
+
+    index: int
+    phase: Phase | None
+    batch_size: int | None
+    begin_ns: int
+    end_ns: int
+    last_end_ns: int
+    kernels: int = 0
+    graph_kernels: int = 0
+    graph_ns: int = 0
+    kernel_ns: int = 0
+    replays: set[int] = field(default_factory=set)
+    captures: bool = False
+    clean: bool = True
+
+    @property
+    def period_ns(self) -> int:
+        """Length of the period."""
+        return self.end_ns - self.begin_ns
+
+    @property
+    def mode(self) -> Mode:
+        """full: at least 90 % of the kernels from at most 3 replays; eager: none or below 5 %; else piecewise."""
+        share = self.graph_kernels / self.kernels if self.kernels else 0.0
+        if not self.replays or share < EAGER_SHARE:
+            return "eager"
+        return "full" if share >= FULL_SHARE and len(self.replays) <= FULL_REPLAYS else "piecewise"
+
+
+def step_spans(track: DeviceTrack, plan: StepPlan, threads: list[HostThread]) -> list[StepSpan]:
+    """All steps that put something on the device, in order of their begin, with `clean` set."""
+    found: dict[int, StepSpan] = {}
+    for i, index in enumerate(plan.member):
+        if index >= 0:
+            span = found.get(index)
+            if span is None:
+                step = plan.steps[index]
+                begin, end = track.start[i], track.end[i]
+                span = found[index] = StepSpan(index, step.phase, step.batch_size, begin, end, end)
+            _count(span, track, i)
+    spans = sorted(found.values(), key=lambda s: s.begin_ns)
+    for span, following in zip(spans, spans[1:], strict=False):
+        span.end_ns = following.begin_ns
+    if spans:
+        spans[-1].end_ns = max(spans[-1].last_end_ns, _host_end(plan, spans[-1], threads))
+    _mark_captures(plan, spans, threads, track)
+    _mark_clean(spans)
+    return spans
+
+
+def _count(span: StepSpan, track: DeviceTrack, i: int) -> None:
+    span.last_end_ns = max(span.last_end_ns, track.end[i])
+    kind = track.kind[i]
+    if kind == KERNEL or kind == WHOLE_GRAPH:
+        weight = track.weights.get(i, 1)
+        length = track.end[i] - track.start[i]
+        span.kernels += weight
+        span.kernel_ns += length
+        if track.graph[i]:
+            span.graph_kernels += weight
+            span.graph_ns += length
+            span.replays.add(track.correlation[i])
+
+
+def _host_end(plan: StepPlan, span: StepSpan, threads: list[HostThread]) -> int:
+    """When the host was done with a step: its last recorded event, at most the step's own end.
+
+    What a profiler does while it stops happens inside the last annotation, but is no recorded call of the step.
+    """
+    step = plan.steps[span.index]
+    latest = step.start_ns
+    for thread in threads:
+        place = bisect_left(thread.start, step.end_ns) - 1
+        if place >= 0:
+            latest = max(latest, thread.end[place])
+        for column in (thread.cpu_ops, thread.runtime_calls):
+            place = bisect_left(column, step.end_ns) - 1
+            if place >= 0:
+                latest = max(latest, column[place])
+    return min(latest, step.end_ns)
+
+
+def _mark_captures(plan: StepPlan, spans: list[StepSpan], threads: list[HostThread], track: DeviceTrack) -> None:
+    """Mark steps with a capture inside, or whose launches mostly never ran: they were recorded into a graph."""
+    own = set(track.correlation)
+    for span in spans:
+        step = plan.steps[span.index]
+        launches = ran = 0
+        for thread in threads:
+            for i in range(bisect_left(thread.start, step.start_ns), bisect_left(thread.start, step.end_ns)):
+                kind = thread.kind[i]
+                if kind == CAPTURE_BEGIN or kind == CAPTURE_END:
+                    span.captures = True
+                elif kind == LAUNCH or kind == REPLAY:
+                    launches += 1
+                    ran += thread.correlation[i] in own
+        if launches and ran < launches / 2:
+            span.captures = True
+
+
+def _mark_clean(spans: list[StepSpan]) -> None:
+    """Leave out what is not typical: captures, outliers, a warm-up, the last step where others suffice."""
+    for span in spans:
+        span.clean = not span.captures and span.period_ns > 0
+    if len(spans) >= _FEWEST_WITHOUT_LAST:
+        spans[-1].clean = False
+    by_phase: dict[Phase | None, list[StepSpan]] = defaultdict(list)
+    for span in spans:
+        if span.clean:
+            by_phase[span.phase].append(span)
+    for group in by_phase.values():
+        if len(group) >= _FEWEST_FOR_MEDIAN:
+            _mark_untypical(group)
+    if not any(s.clean for s in spans):
+        for span in spans:
+            span.clean = not span.captures and span.period_ns > 0
+
+
+def _mark_untypical(group: list[StepSpan]) -> None:
+    typical_ns = median(s.period_ns for s in group)
+    kernels = median(s.kernels for s in group)
+    for span in group:
+        span.clean = span.period_ns <= OUTLIER_RATIO * typical_ns
+    first = group[0]
+    differs = abs(first.kernels - kernels) > _WARM_UP_KERNELS * kernels
+    if differs or first.period_ns > _WARM_UP_PERIOD * typical_ns:
+        first.clean = False
+
+
