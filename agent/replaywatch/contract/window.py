@@ -41,6 +41,7 @@ FALLBACK_REASONS: Final = (
     "capture_failed",
     "warm_up",
     "other",
+    "mode_piecewise",
 )
 CAPTURE_OUTCOMES: Final = ("ok", "failed", "throwaway")
 
@@ -62,6 +63,7 @@ OBSERVATION_KINDS: Final = (
     "error",
     "process_restarted",
     "witness_contradicts",
+    "idle_rank_eager",
 )
 
 _LAST: Final = {"merge": "last"}

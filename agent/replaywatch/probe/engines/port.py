@@ -1,0 +1,115 @@
+"""`Port`: all that an engine adapter may touch of the probe; and `EngineAdapter`, what every adapter has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Protocol
+
+from replaywatch.probe.engines.step_clock import StepClock
+from replaywatch.probe.imports import ImportWatch
+from replaywatch.probe.patching import PatchSet, Switch
+from replaywatch.probe.sight import Sight
+
+
+class Throwaway(Protocol):
+    """Labels captures that are made to be thrown away; the graph ledger."""
+
+    def enter_throwaway(self) -> None:
+        """Captures that begin on this thread from now on are labelled throw-away."""
+
+    def leave_throwaway(self) -> None:
+        """End what `enter_throwaway` began."""
+
+
+class Port:
+    """The probe as adapters see it.
+
+    `record` counts a step (`StepLedger.record`), `captures` labels throw-away captures, `clock` times steps by mode.
+    """
+
+    __slots__ = ("captures", "clock", "imports", "record", "sight")
+
+    def __init__(
+        self,
+        sight: Sight,
+        imports: ImportWatch,
+        record: Callable[..., None],
+        captures: Throwaway,
+        clock: StepClock | None = None,
+    ) -> None:
+        self.sight, self.imports, self.record, self.captures = sight, imports, record, captures
+        self.clock = clock or StepClock()
+
+    def step(
+        self,
+        mode: str,
+        batch: int | None = None,
+        real_tokens: int | None = None,
+        padded_tokens: int | None = None,
+        reason: str | None = None,
+        phase: str | None = None,
+        component: str | None = None,
+    ) -> None:
+        """Count one step, and time it against the step before. Shape: as `StepLedger.record`."""
+        self.record(mode, batch, real_tokens, padded_tokens, reason, phase, component)
+        self.clock.step(mode, phase, component)
+
+
+class EngineAdapter:
+    """Base of the adapters: patches that come off together, facts for the configuration and the workload.
+
+    A subclass sets `name` (the contract's Engine) and lists in `watched` the modules that it hooks, each with the method
+    that does so once the module is there.
+    """
+
+    name = "unknown"
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.patches = PatchSet(port.sight)
+        self._config: dict[str, Any] = {}
+        self._workload: dict[str, Any] = {}
+        self._placed = False
+
+    def watched(self) -> dict[str, Callable[[ModuleType], None]]:
+        """Modules to hook, by name, and what to do when each was imported."""
+        raise NotImplementedError
+
+    def place(self) -> None:
+        """Wait for the engine's modules, and hook those that are there already. Twice is as good as once."""
+        if self._placed:
+            return
+        self._placed = True
+        for name, hook in self.watched().items():
+            self.port.imports.on(name, hook)
+
+    def remove(self) -> None:
+        """Take the hooks off. Modules that are imported later are not hooked any more."""
+        self._placed = False
+        self.patches.remove()
+
+    def config(self) -> dict[str, Any]:
+        """Fields of EngineConfig in the wire form, as far as they are known by now."""
+        return dict(self._config)
+
+    def workload(self) -> dict[str, Any]:
+        """Fields of Workload that the engine knows best: model_name, rank."""
+        return dict(self._workload)
+
+    def know(self, **fields: Any) -> None:
+        """Keep fields of the configuration; None leaves what was known."""
+        self._config = self._config | {key: value for key, value in fields.items() if value is not None}
+
+    def identify(self, **fields: Any) -> None:
+        """Keep fields of the workload; None leaves what was known."""
+        self._workload = self._workload | {key: value for key, value in fields.items() if value is not None}
+
+    def guarded(self, hook: str, on: Switch, act: Callable[..., Any], *args: Any) -> Any:
+        """Do something of ours inside somebody else's call: it may fail, the call may not."""
+        try:
+            return act(*args)
+        except Exception as error:  # the probe's border
+            on.off()
+            self.port.sight.fault(hook, error)
+            return None
