@@ -1,1 +1,67 @@
-"""Runs inside the serving process; standard library and contract only."""
+"""Runs inside the serving process; standard library and contract only.
+
+    import replaywatch.probe
+    replaywatch.probe.start()
+
+Importing this package imports nothing else; `start` costs a few milliseconds. Nothing here ever raises into the
+process that is watched, blocks it, or holds on to a graph, a tensor or a text of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["record_step", "start", "stop", "throwaway"]
+
+
+def start(**options: object) -> bool:
+    """Start the probe in this process; True when it runs. Never raises, and a second call changes nothing.
+
+    Options are the rows of `replaywatch.probe.settings.TABLE`, also read from REPLAYWATCH_PROBE_*.
+    """
+    from replaywatch.probe.session import start as begin
+
+    return begin(**options)
+
+
+def stop() -> None:
+    """Take all hooks off and send the last window. Never raises."""
+    from replaywatch.probe.session import stop as end
+
+    end()
+
+
+def record_step(mode: str, **about: Any) -> None:
+    """Say what became of one step of an engine (full, piecewise, eager); see `probe.steps.StepLedger.record`.
+
+    Does nothing where the probe does not run, and never raises.
+    """
+    from replaywatch.probe.session import current
+
+    session = current()
+    if session is None:
+        return
+    try:
+        session.wake()
+        session.steps.record(mode, **about)
+    except Exception as error:  # the probe's border
+        session.sight.fault("record_step", error)
+
+
+class throwaway:
+    """Label captures that begin inside as throw-away: engines capture such graphs to measure memory.
+
+    with replaywatch.probe.throwaway():
+        runner.profile_cudagraph_memory()
+    """
+
+    def __enter__(self) -> None:
+        from replaywatch.probe.session import current
+
+        self._session = current()
+        if self._session is not None:
+            self._session.ledger.enter_throwaway()
+
+    def __exit__(self, *error: object) -> None:
+        if self._session is not None:
+            self._session.ledger.leave_throwaway()

@@ -1,0 +1,222 @@
+"""Wrappers around the methods of `torch.cuda.CUDAGraph`: the only way in before torch 2.14.
+
+The names are the same from 2.4 to 2.14. Until 2.13 a graph that is not kept is instantiated inside `capture_end`,
+which is then counted as an instantiation; 2.14 calls `instantiate` from there.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import Any
+
+from replaywatch.probe.graph_nodes import NodeCounter
+from replaywatch.probe.ledger import GraphLedger
+from replaywatch.probe.patching import Function, PatchSet, Switch, accepts
+from replaywatch.probe.replay_timing import ReplayTimer
+from replaywatch.probe.sight import Sight
+from replaywatch.probe.slots import MASK, Recorders
+
+
+class GraphPatches:
+    """Makes the wrappers; `official` says that torch's own hooks tell of begun and ended captures and replays."""
+
+    def __init__(self, ledger: GraphLedger, timer: ReplayTimer, sight: Sight, nodes: NodeCounter) -> None:
+        self._ledger, self._timer, self._sight, self._nodes = ledger, timer, sight, nodes
+
+    def place(self, patches: PatchSet, kind: Any, official: bool) -> None:
+        """Wrap the methods of the class `kind`."""
+        begin, end = (self.begin_failures, self.end_failures) if official else (self.capture_begin, self.capture_end)
+        patches.wrap(kind, "capture_begin", "graph captures", begin)
+        patches.wrap(kind, "capture_end", "graph captures", end)
+        patches.wrap(kind, "reset", "graph resets", self.reset)
+        if "instantiate" in vars(kind):  # from torch 2.9 on
+            patches.wrap(kind, "instantiate", "graph instantiations", self.instantiate)
+        if not official:
+            patches.wrap(kind, "replay", "graph replays", self.replay)
+
+    def replay(self, original: Function, on: Switch) -> Function:
+        """The hot path: one look-up, two clock readings, one row of a ring; under 1 us (measured by the benchmark)."""
+        if not accepts(original, 1) or getattr(getattr(original, "__code__", None), "co_argcount", 1) != 1:
+            return self._replay_of_unknown_shape(original, on)
+        ledger, timed, clock = self._ledger, self._timer.timed, perf_counter_ns
+        local, new_recorder, fault = ledger.recorders.local, ledger.recorders.new, self._sight.fault
+        failed, unknown, mask = ledger.call_failed, ledger.unknown, MASK
+
+        def replay(self: Any) -> Any:
+            if not on:
+                return original(self)
+            try:
+                recorder = local.recorder
+            except AttributeError:
+                recorder = new_recorder()
+            recorder.left -= 1
+            if recorder.left < 0:
+                return timed(self, recorder, original)
+            begin_ns = clock()
+            try:
+                result = original(self)
+            except BaseException as error:
+                failed(error, "replay")
+                raise
+            try:
+                slot = ledger.slots.get(id(self)) or unknown(self)
+                slot.replays += 1
+                row = recorder.n
+                at = row & mask
+                recorder.starts[at] = begin_ns
+                recorder.durations[at] = clock() - begin_ns
+                recorder.graphs[at] = slot.number
+                recorder.n = row + 1
+            except Exception as error:  # the probe's border
+                on.off()
+                fault("graph replays", error)
+            return result
+
+        return replay
+
+    def practice(self, original: Function, on: Switch) -> Function:
+        """The replay wrapper over ledgers of its own: what the helper thread measures its cost with."""
+        sight = Sight()
+        ledger = GraphLedger(sight, Recorders(0, _nothing), _nothing)
+        return GraphPatches(ledger, ReplayTimer(ledger, sight, 1.0), sight, self._nodes).replay(original, on)
+
+    def _replay_of_unknown_shape(self, original: Function, on: Switch) -> Function:
+        """For a replay that another tool gave more arguments: the same, a little slower."""
+
+        def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return simple(self) if on and not args and not kwargs else original(self, *args, **kwargs)
+
+        def bare(self: Any) -> Any:
+            return original(self)
+
+        simple = self.replay(bare, on)
+        return replay
+
+    def capture_begin(self, original: Function, on: Switch) -> Function:
+        """Notes a capture before it begins, since nothing may be done while it runs."""
+        ledger, sight = self._ledger, self._sight
+
+        def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(self, *args, **kwargs)
+            _guarded(sight, on, "graph captures", ledger.capture_began, self)
+            try:
+                return original(self, *args, **kwargs)
+            except BaseException as error:
+                _guarded(sight, on, "graph captures", ledger.capture_failed, self, error, "capture_begin")
+                raise
+
+        return capture_begin
+
+    def capture_end(self, original: Function, on: Switch) -> Function:
+        """Counts the nodes while the graph is still being captured, then notes how the capture ended."""
+        ledger, sight, nodes = self._ledger, self._sight, self._nodes
+
+        def ended(graph: Any) -> None:
+            ledger.capture_ended(graph)
+            if not hasattr(type(graph), "register_capture_end_hook") and not _kept(graph):
+                ledger.instantiated(graph, None)
+
+        def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(self, *args, **kwargs)
+            _guarded(sight, on, "graph nodes", nodes.count, ledger.slots.get(id(self)))
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                _guarded(sight, on, "graph captures", ledger.capture_failed, self, error, "capture_end")
+                raise
+            _guarded(sight, on, "graph captures", ended, self)
+            return result
+
+        return capture_end
+
+    def begin_failures(self, original: Function, on: Switch) -> Function:
+        """Where the official hook tells of captures that began: those that could not begin."""
+        ledger, sight = self._ledger, self._sight
+
+        def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(self, *args, **kwargs)
+            except BaseException as error:
+                if on:
+                    _guarded(sight, on, "graph captures", ledger.capture_never_began, self, error)
+                raise
+
+        return capture_begin
+
+    def end_failures(self, original: Function, on: Switch) -> Function:
+        """Where the official hooks run before the capture is wholly over: how long it took, or that it failed."""
+        ledger, sight, nodes = self._ledger, self._sight, self._nodes
+
+        def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(self, *args, **kwargs)
+            _guarded(sight, on, "graph nodes", nodes.count, ledger.slots.get(id(self)))
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                _guarded(sight, on, "graph captures", ledger.capture_failed, self, error, "capture_end")
+                raise
+            _guarded(sight, on, "graph captures", ledger.capture_ended, self)
+            return result
+
+        return capture_end
+
+    def instantiate(self, original: Function, on: Switch) -> Function:
+        """Times instantiations that Python sees (torch 2.9 and later)."""
+        ledger, sight = self._ledger, self._sight
+
+        def instantiate(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(self, *args, **kwargs)
+            begin_ns = perf_counter_ns()
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                slot = ledger.slots.get(id(self))
+                if slot is None or slot.state != "capturing":  # else the failing capture_end counts it
+                    _guarded(sight, on, "graph instantiations", ledger.call_failed, error, "instantiate")
+                raise
+            took_ns = perf_counter_ns() - begin_ns
+            _guarded(sight, on, "graph instantiations", ledger.instantiated, self, took_ns)
+            return result
+
+        return instantiate
+
+    def reset(self, original: Function, on: Switch) -> Function:
+        """Notes that a graph was destroyed while its object lives on."""
+        ledger, sight = self._ledger, self._sight
+
+        def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            if on:
+                _guarded(sight, on, "graph resets", ledger.was_reset, self)
+            return result
+
+        return reset
+
+
+def _nothing() -> None:
+    """For ledgers that nobody waits for."""
+
+
+def _kept(graph: Any) -> bool:
+    """Whether torch left the graph uninstantiated (keep_graph=True): its graph handle can still be asked for."""
+    raw = getattr(graph, "raw_cuda_graph", None)
+    if raw is None:
+        return False
+    try:
+        raw()
+    except Exception:  # the probe's border: torch raises where the graph was not kept
+        return False
+    return True
+
+
+def _guarded(sight: Sight, on: Switch, hook: str, act: Function, *args: Any) -> None:
+    """Do something of ours inside somebody else's call: it may fail, the call may not."""
+    try:
+        act(*args)
+    except Exception as error:  # the probe's border
+        on.off()
+        sight.fault(hook, error)

@@ -1,0 +1,210 @@
+"""What torch.compile does with CUDA graphs: recordings, re-recordings, skips with their reason, and the silent losses.
+
+All hook points are private to torch, so each is checked before it is wrapped and reported by name where it is not
+there. Function names are the same from 2.4 to 2.14 unless a comment says otherwise. Nothing is written to the user's
+logs, and no log level is touched: the reasons are read where they are made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from replaywatch.probe.counts import add_count
+from replaywatch.probe.inductor_reasons import reason_of, tidy
+from replaywatch.probe.patching import Function, PatchSet, Switch, loaded
+from replaywatch.probe.sight import Sight
+
+SKIP = "log_cudagraph_skip_and_bump_counter"
+# Modules that import the skip function by name; wrapping it in one of them does not reach the others.
+SKIP_MODULES = (
+    "torch._inductor.cudagraph_utils",
+    "torch._inductor.compile_fx",
+    "torch._inductor.output_code",
+    "torch._inductor.cudagraph_trees",
+    "torch._dynamo.backends.cudagraphs",
+)
+
+
+class InductorHooks:
+    """Wrappers around Inductor's skip reporting and its compile step."""
+
+    def __init__(self, sight: Sight, on_event: Callable[[], None]) -> None:
+        self._sight, self._on_event = sight, on_event
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from nothing."""
+        self._lock = threading.Lock()
+        self._depth = threading.local()
+        self._counted_skips: int | None = None
+        self.skips = 0
+        self.compile_modes: dict[str, int] = {}
+
+    def place_skip(self, patches: PatchSet, module: Any) -> None:
+        """Wrap the function that every counted skip goes through, in one of the modules that hold it."""
+        if SKIP in vars(module):
+            patches.wrap(module, SKIP, "inductor skips", self._skip, arguments=1)
+
+    def place_utils(self, patches: PatchSet, module: Any) -> None:
+        """`torch._inductor.cudagraph_utils`: skips, and the warning of many sizes (absent in 2.4)."""
+        self.place_skip(patches, module)
+        if "maybe_warning_due_to_dynamic_shape" in vars(module):
+            patches.wrap(module, "maybe_warning_due_to_dynamic_shape", "inductor sizes", self._sizes, arguments=2)
+
+    def place_output_code(self, patches: PatchSet, module: Any) -> None:
+        """`torch._inductor.output_code`: skips, and partitions that are silently not captured (2.9 and later)."""
+        self.place_skip(patches, module)
+        if "cudagraph_partition_post_compile" in vars(module):
+            patches.wrap(module, "cudagraph_partition_post_compile", "inductor partitions", self._partition)
+
+    def place_compile(self, patches: PatchSet, module: Any) -> None:
+        """`torch._inductor.compile_fx`: skips, and whether functions are compiled with graphs at all."""
+        self.place_skip(patches, module)
+        patches.wrap(module, "compile_fx", "torch.compile modes", self._compile)
+
+    def place_policy(self, patches: PatchSet, module: Any) -> None:
+        """`CUDAGraphPolicy.should_wrap` (2.13 and later), through which a policy silently declines."""
+        policy = getattr(module, "CUDAGraphPolicy", None)
+        if policy is not None and "should_wrap" in vars(policy):
+            patches.wrap(policy, "should_wrap", "inductor policy", self._should_wrap)
+
+    def poll_counters(self) -> None:
+        """Compare torch's own counter of skips with those seen; the rest happened where no wrapper was."""
+        utils = loaded("torch._dynamo.utils")
+        counters = getattr(utils, "counters", None)
+        if counters is None or "inductor" not in counters:
+            return
+        now = int(counters["inductor"].get("cudagraph_skips", 0))
+        with self._lock:
+            seen, self.skips = self.skips, 0
+            before, self._counted_skips = self._counted_skips, now
+        # torch._dynamo.reset() and counters.clear() may take the counter back to 0.
+        unseen = now - (before or 0) - seen if now >= (before or 0) else now - seen
+        if unseen > 0:
+            self._sight.observe("inductor_skip", "reason not seen", "torch._dynamo.utils.counters", unseen)
+
+    def take_modes(self) -> dict[str, int]:
+        """Compiled functions that take CUDA tensors, by torch.compile's mode, since the start."""
+        with self._lock:
+            return dict(self.compile_modes)
+
+    def _skip(self, original: Function, on: Switch) -> Function:
+        def log_cudagraph_skip_and_bump_counter(msg: Any, *args: Any, **kwargs: Any) -> Any:
+            if on:
+                try:
+                    self._skipped(str(msg))
+                except Exception as error:  # the probe's border
+                    on.off()
+                    self._sight.fault("inductor skips", error)
+            return original(msg, *args, **kwargs)
+
+        return log_cudagraph_skip_and_bump_counter
+
+    def _skipped(self, message: str) -> None:
+        self._on_event()
+        with self._lock:
+            self.skips += 1
+        detail, where = tidy(message)
+        self._sight.observe("inductor_skip", f"{reason_of(message)}: {detail}", where)
+
+    def _sizes(self, original: Function, on: Switch) -> Function:
+        def maybe_warning_due_to_dynamic_shape(fn_cache: Any, *args: Any, **kwargs: Any) -> Any:
+            warned = original(fn_cache, *args, **kwargs)
+            if on and warned:
+                try:
+                    self._sight.observe("dynamic_shapes", f"{len(fn_cache) + 1} sizes of one function are recorded")
+                except Exception as error:  # the probe's border
+                    on.off()
+                    self._sight.fault("inductor sizes", error)
+            return warned
+
+        return maybe_warning_due_to_dynamic_shape
+
+    def _partition(self, original: Function, on: Switch) -> Function:
+        def cudagraph_partition_post_compile(*args: Any, **kwargs: Any) -> Any:
+            skips = self.skips
+            result = original(*args, **kwargs)
+            if on and self.skips == skips:
+                try:
+                    self._partitioned(args, kwargs)
+                except Exception as error:  # the probe's border
+                    on.off()
+                    self._sight.fault("inductor partitions", error)
+            return result
+
+        return cudagraph_partition_post_compile
+
+    def _partitioned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The early return: fail reasons, or no partition that could be captured; torch neither logs nor counts it."""
+        graph = kwargs.get("compiled_graph", args[1] if len(args) > 1 else None)
+        info = getattr(graph, "cudagraph_info", None)
+        reasons = list(getattr(info, "cudagraph_fail_reasons", None) or ())
+        if reasons:
+            text = ", ".join(map(str, reasons))
+        elif not getattr(graph, "partition_maps", None):
+            text = "no partition can be captured"
+        else:
+            return
+        self._on_event()
+        detail, where = tidy(text)
+        reason = reason_of(text) if reasons else "incompatible_op"
+        self._sight.observe("inductor_skip", f"{reason}: {detail} (torch does not log this)", where)
+
+    def _should_wrap(self, original: Function, on: Switch) -> Function:
+        def should_wrap(policy: Any, *args: Any, **kwargs: Any) -> Any:
+            wrap = original(policy, *args, **kwargs)
+            if on and not wrap:
+                self._sight.observe("inductor_skip", f"forced_eager: {type(policy).__name__}.should_wrap declined")
+            return wrap
+
+        return should_wrap
+
+    def _compile(self, original: Function, on: Switch) -> Function:
+        def compile_fx(*args: Any, **kwargs: Any) -> Any:
+            outermost = on and not getattr(self._depth, "inside", False)
+            if not outermost:
+                return original(*args, **kwargs)
+            try:
+                self._compiled(args, kwargs)
+            except Exception as error:  # the probe's border
+                on.off()
+                self._sight.fault("torch.compile modes", error)
+            self._depth.inside = True
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._depth.inside = False
+
+        return compile_fx
+
+    def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._on_event()
+        inputs = kwargs.get("example_inputs_", args[1] if len(args) > 1 else ())
+        if not any(getattr(tensor, "is_cuda", False) for tensor in inputs or ()):
+            return
+        patches = kwargs.get("config_patches") or (args[3] if len(args) > 3 else None) or {}
+        with self._lock:
+            add_count(self.compile_modes, mode_of(patches, _config_now()), limit=8)
+
+
+def mode_of(patches: dict[str, Any], config: Any) -> str:
+    """torch.compile's mode from the configuration it stands for. Source: torch._inductor.list_mode_options."""
+
+    def value(name: str) -> Any:
+        if name in patches:
+            return patches[name]
+        found = config
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return found
+
+    graphs, tuned = bool(value("triton.cudagraphs")), bool(value("max_autotune"))
+    if tuned:
+        return "max-autotune" if graphs else "max-autotune-no-cudagraphs"
+    return "reduce-overhead" if graphs else "default"
+
+
+def _config_now() -> Any:
+    return loaded("torch._inductor.config")

@@ -1,0 +1,239 @@
+"""`GraphLedger`: what happened to every graph of the process, counted exactly, without slowing a replay.
+
+Hooks tell it of events; the helper thread takes the differences once per window. Replays are counted by the hooks
+themselves in the graph's slot; all other events are rare and may take a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from replaywatch.probe.counts import Tally, add_count
+from replaywatch.probe.cuda_errors import error_name
+from replaywatch.probe.owners import owner_of_caller, place_of_caller
+from replaywatch.probe.pools import GraphBytes
+from replaywatch.probe.sight import Sight
+from replaywatch.probe.slots import GraphSlot, Recorders
+from replaywatch.probe.steps_in_replays import StepFinder
+
+
+class GraphLedger:
+    """Slots of the graphs alive, and counts since the last window."""
+
+    def __init__(self, sight: Sight, recorders: Recorders, on_event: Callable[[], None]) -> None:
+        self._sight = sight
+        self._on_event = on_event
+        self.recorders = recorders
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from nothing; a forked child has none of its parent's graphs."""
+        self._lock = threading.Lock()
+        self._throwaway = threading.local()
+        self._next_number = 1
+        self._lost: deque[GraphSlot] = deque()
+        # Keyed by id(graph): the entry leaves before the memory can be used again.
+        self.slots: dict[int, GraphSlot] = {}
+        self.by_number: dict[int, GraphSlot] = {}
+        self.capturing: set[int] = set()
+        self.finder = StepFinder()
+        self.bytes = GraphBytes()
+        self._capture = Tally()
+        self._instantiate = Tally()
+        self._captures: dict[str, int] = {}
+        self._failed: dict[str, int] = {}
+        self._owners: dict[str, int] = {}
+        self._instantiations = 0
+        self._destroys = 0
+        self._retired_replays = 0
+        self.ever = False
+
+    # Events, told by the hooks on the thread where they happen.
+
+    def capture_began(self, graph: Any) -> GraphSlot:
+        """A capture is about to begin, or has just begun, on this thread."""
+        self._on_event()
+        self.ever = True
+        self._retire(self.slots.get(id(graph)))
+        slot = self._new_slot(graph, owner_of_caller(), "capturing")
+        slot.throwaway = bool(getattr(self._throwaway, "depth", 0))
+        slot.before_bytes = self.bytes.reserved()
+        slot.begin_ns = perf_counter_ns()
+        self.capturing.add(slot.number)
+        return slot
+
+    def capture_ended(self, graph: Any) -> None:
+        """A capture ended well; up to torch 2.13 the graph is instantiated by then, unless it is kept."""
+        now_ns = perf_counter_ns()
+        slot = self.slots.get(id(graph))
+        if slot is None or slot.state != "capturing":
+            return
+        self.capturing.discard(slot.number)
+        slot.state = "ready"
+        self.bytes.captured(slot, graph)
+        with self._lock:
+            self._capture.add(now_ns - slot.begin_ns)
+            add_count(self._captures, "throwaway" if slot.throwaway else "ok")
+            add_count(self._owners, slot.owner)
+
+    def capture_failed(self, graph: Any, error: BaseException, call: str) -> None:
+        """`capture_begin` or `capture_end` raised."""
+        slot = self.slots.get(id(graph))
+        if slot is None or slot.state != "capturing":
+            return
+        self.capturing.discard(slot.number)
+        slot.state = "failed"
+        self.bytes.captured(slot, graph)
+        name = error_name(error)
+        with self._lock:
+            add_count(self._captures, "failed")
+            add_count(self._failed, name)
+        where = place_of_caller()
+        self._sight.observe("capture_failed", f"{call}: {name} (owner {slot.owner})", where)
+
+    def capture_never_began(self, graph: Any, error: BaseException) -> None:
+        """`capture_begin` raised where its official hook tells of those that began; it may have run all the same."""
+        slot = self.slots.get(id(graph))
+        if slot is None or slot.state != "capturing":
+            self.capture_began(graph)
+        self.capture_failed(graph, error, "capture_begin")
+
+    def instantiated(self, graph: Any, duration_ns: int | None) -> None:
+        """A graph was instantiated; the duration is None where it is part of the capture."""
+        slot = self.slots.get(id(graph))
+        if slot is not None:
+            slot.instantiated = True
+        with self._lock:
+            self._instantiations += 1
+            if duration_ns is not None:
+                self._instantiate.add(duration_ns)
+
+    def instantiated_unseen(self, slot: GraphSlot) -> None:
+        """A graph must have been instantiated, since it was replayed."""
+        slot.instantiated = True
+        with self._lock:
+            self._instantiations += 1
+
+    def call_failed(self, error: BaseException, call: str) -> None:
+        """A graph call other than those of a capture raised."""
+        self._on_event()
+        name = error_name(error)
+        with self._lock:
+            add_count(self._failed, name)
+        self._sight.observe("graph_call_failed", f"{call}: {name}")
+
+    def was_reset(self, graph: Any) -> None:
+        """`reset` was called: the graph is destroyed, the object may capture again."""
+        self._retire(self.slots.pop(id(graph), None))
+
+    def unknown(self, graph: Any) -> GraphSlot:
+        """The slot of a graph that was captured before the probe began."""
+        self._on_event()
+        self.ever = True
+        return self._new_slot(graph, "unknown", "ready")
+
+    # A capture that is made to be thrown away, such as vLLM's memory profiling.
+
+    def enter_throwaway(self) -> None:
+        """Captures that begin on this thread from now on are labelled throw-away."""
+        self._throwaway.depth = getattr(self._throwaway, "depth", 0) + 1
+
+    def leave_throwaway(self) -> None:
+        """End what `enter_throwaway` began."""
+        self._throwaway.depth = max(0, getattr(self._throwaway, "depth", 0) - 1)
+
+    # Taken by the helper thread.
+
+    def drain(self) -> None:
+        """Work on what the threads recorded; a few times a second."""
+        for recorder in self.recorders.alive():
+            self.finder.drain(recorder, self.by_number)
+        while self._lost:
+            self._retire(self._lost.popleft())
+
+    def take(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Dispatch, timing and memory since the last call, in the wire form; absent where nothing is known."""
+        self.drain()
+        replays = 0
+        for slot in list(self.slots.values()):
+            now = slot.replays
+            replays += now - slot.reported
+            slot.reported = now
+            if now and not slot.instantiated and slot.owner != "unknown":
+                # A kept graph that nobody instantiated: torch did it, in C++, at the first replay.
+                self.instantiated_unseen(slot)
+        with self._lock:
+            replays, self._retired_replays = replays + self._retired_replays, 0
+            dispatch = self._dispatch(replays)
+            timing = {"capture": self._capture.take(), "instantiate": self._instantiate.take()}
+            self._captures, self._failed, self._instantiations, self._destroys = {}, {}, 0, 0
+        timing["step_period"] = self.finder.step_period.take()
+        timing["graph_launch_call"] = self.finder.launch_call.take()
+        ready = [s for s in list(self.slots.values()) if s.state in ("ready", "failed")]
+        return dispatch, {k: v for k, v in timing.items() if v is not None}, self.bytes.take(ready)
+
+    def owners(self) -> dict[str, int]:
+        """Captures by owner since the start."""
+        with self._lock:
+            return dict(self._owners)
+
+    def _dispatch(self, replays: int) -> dict[str, Any]:
+        ready = [s for s in list(self.slots.values()) if s.state == "ready"]
+        nodes = [s.nodes for s in ready if s.nodes is not None]
+        found: dict[str, Any] = {
+            "replays": replays,
+            "captures": dict(self._captures),
+            "instantiations": self._instantiations,
+            "destroys": self._destroys,
+            "live_graphs": len(ready),
+            "unused_graphs": sum(1 for s in ready if not s.replays and not s.throwaway),
+        }
+        if self._failed:
+            found["failed_calls"] = dict(self._failed)
+        if nodes:
+            found["graph_nodes"] = sum(nodes)
+        return found
+
+    def _new_slot(self, graph: Any, owner: str, state: str) -> GraphSlot:
+        key = id(graph)
+        with self._lock:
+            slot = GraphSlot(self._next_number, owner, state)
+            self._next_number += 1
+        slot.key = key
+        slots, lost = self.slots, self._lost
+
+        def gone(_: object) -> None:
+            # Runs wherever the collector runs, perhaps under our own lock: two atomic steps and nothing else.
+            if slots.get(key) is slot:
+                del slots[key]
+            lost.append(slot)
+
+        try:
+            slot.ref = weakref.ref(graph, gone)
+        except TypeError:
+            self._sight.blind("graph destroys", "graphs of this torch cannot be weakly referenced")
+        self.slots[key] = slot
+        self.by_number[slot.number] = slot
+        return slot
+
+    def _retire(self, slot: GraphSlot | None) -> None:
+        """Move a slot's counts over, once; its graph was destroyed or replaced."""
+        if slot is None or slot.state == "gone":
+            return
+        with self._lock:
+            if slot.state == "capturing":
+                add_count(self._captures, "failed")
+                add_count(self._failed, "abandoned")
+            elif slot.state == "ready":
+                self._destroys += 1
+            slot.state = "gone"
+            self._retired_replays += slot.replays - slot.reported
+            slot.reported = slot.replays
+            self.capturing.discard(slot.number)
+            self.by_number.pop(slot.number, None)
+        self.bytes.destroyed(slot)

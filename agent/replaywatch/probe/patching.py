@@ -1,0 +1,136 @@
+"""`PatchSet`: wrappers around other people's functions that chain, are gated, and come off again.
+
+Whatever is in place is wrapped, so patches of other tools keep working; on `remove` a wrapper is taken off only where
+it is still the outermost one, and is switched off for good where another tool wrapped it in turn. A failing wrapper
+switches itself off and hands every later call straight on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from replaywatch.probe.sight import Sight
+
+Function = Callable[..., Any]
+# Gets the function to wrap and the switch; wraps calls only while the switch holds something.
+Wrapping = Callable[[Function, "Switch"], Function]
+
+
+class Switch(list[bool]):
+    """Truthy while a hook is on; a list, because the truth of a list is the cheapest thing to ask on a hot path."""
+
+    def __init__(self) -> None:
+        super().__init__((True,))
+
+    off = list.clear
+
+
+class Patch:
+    """One wrapper in its place."""
+
+    __slots__ = ("name", "original", "owner", "signal", "switch", "wrapper")
+
+    def __init__(self, owner: Any, name: str, signal: str, original: Any, wrapper: Function, switch: Switch) -> None:
+        self.owner, self.name, self.signal = owner, name, signal
+        self.original, self.wrapper, self.switch = original, wrapper, switch
+
+    def in_place(self) -> bool:
+        """Whether the wrapper is still the outermost one."""
+        return vars(self.owner).get(self.name) is self.wrapper
+
+
+class PatchSet:
+    """All wrappers of one session."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._lock = threading.Lock()
+        self._patches: list[Patch] = []
+
+    def wrap(self, owner: Any, name: str, signal: str, wrapping: Wrapping, arguments: int | None = None) -> bool:
+        """Wrap `owner.name`. False, with a blind spot under `signal`, where it is absent or not as expected.
+
+        Shape: `owner` a class or module; `arguments` the least number of positional arguments it must accept.
+        """
+        found = vars(owner).get(name)
+        where = f"{getattr(owner, '__module__', owner.__name__)}.{name}" if isinstance(owner, type) else (
+            f"{owner.__name__}.{name}"
+        )  # fmt: skip
+        if found is None:
+            self._sight.blind(signal, f"{where} does not exist in this version")
+            return False
+        if not callable(found) or isinstance(found, (staticmethod, classmethod)):
+            self._sight.blind(signal, f"{where} is not a plain function in this version")
+            return False
+        if arguments is not None and not accepts(found, arguments):
+            self._sight.blind(signal, f"{where} takes other arguments in this version")
+            return False
+        with self._lock:
+            if any(p.owner is owner and p.name == name and p.switch and p.in_place() for p in self._patches):
+                return True
+            switch = Switch()
+            wrapper = wrapping(found, switch)
+            _dress(wrapper, found)
+            setattr(owner, name, wrapper)
+            self._patches.append(Patch(owner, name, signal, found, wrapper, switch))
+        return True
+
+    def remove(self) -> None:
+        """Switch all wrappers off, and take those away that nobody wrapped in turn; the last placed goes first."""
+        with self._lock:
+            for patch in reversed(self._patches):
+                patch.switch.off()
+                if patch.in_place():
+                    setattr(patch.owner, patch.name, patch.original)
+            self._patches.clear()
+
+    def overwritten(self) -> list[str]:
+        """Signals whose wrapper was replaced by something that does not say it wraps ours."""
+        with self._lock:
+            return [p.signal for p in self._patches if p.switch and not _reaches(vars(p.owner).get(p.name), p.wrapper)]
+
+
+def accepts(function: Any, arguments: int) -> bool:
+    """Whether a Python function takes so many positional arguments; functions that do not tell are trusted."""
+    code = getattr(_innermost(function), "__code__", None)
+    if code is None or code.co_flags & 0x04:  # *args
+        return True
+    required = code.co_argcount - len(getattr(_innermost(function), "__defaults__", None) or ())
+    return bool(required <= arguments <= code.co_argcount)
+
+
+def _innermost(function: Any) -> Any:
+    for _ in range(16):
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is None:
+            break
+        function = wrapped
+    return function
+
+
+def _reaches(function: Any, wanted: Function) -> bool:
+    for _ in range(16):
+        if function is wanted:
+            return True
+        function = getattr(function, "__wrapped__", None)
+        if function is None:
+            return False
+    return True
+
+
+def _dress(wrapper: Function, original: Function) -> None:
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        value = getattr(original, name, None)
+        if value is not None:
+            with suppress(AttributeError, TypeError):  # a name that is no text
+                setattr(wrapper, name, value)
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+
+
+def loaded(name: str) -> Any:
+    """A module that the process already imported, else None; never imports."""
+    return sys.modules.get(name)

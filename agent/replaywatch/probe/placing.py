@@ -1,0 +1,65 @@
+"""Where each hook goes, and when: as soon as the module it belongs to has been imported, and not before."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from replaywatch.probe import cudagraph_trees, inductor, official_hooks, profiler_guard
+
+if TYPE_CHECKING:
+    from replaywatch.probe.session import Session
+
+
+def watch(session: Session) -> None:
+    """Register all modules of interest with the session's import watch."""
+    on = session.imports.on
+    if session.settings.graphs:
+        on("torch.cuda.graphs", lambda module: place_graphs(session, module))
+    else:
+        session.sight.blind("graph replays", "graph hooks are switched off by REPLAYWATCH_PROBE_GRAPHS")
+    on("torch.cuda", lambda module: when_cuda_starts(session, module))
+    on("multiprocessing.util", lambda module: flush_when_children_end(session, module))
+    on(profiler_guard.MODULE, lambda module: session.guard.place(session.patches, module))
+    if not session.settings.inductor:
+        session.sight.blind("inductor", "Inductor hooks are switched off by REPLAYWATCH_PROBE_INDUCTOR")
+        return
+    hooks = session.inductor
+    on("torch._inductor.cudagraph_utils", lambda module: hooks.place_utils(session.patches, module))
+    on("torch._inductor.cudagraph_utils", lambda module: hooks.place_policy(session.patches, module))
+    on("torch._inductor.output_code", lambda module: hooks.place_output_code(session.patches, module))
+    on("torch._inductor.compile_fx", lambda module: hooks.place_compile(session.patches, module))
+    on("torch._dynamo.backends.cudagraphs", lambda module: hooks.place_skip(session.patches, module))
+    on(cudagraph_trees.MODULE, lambda module: session.trees.place(session.patches, module))
+    on(cudagraph_trees.MODULE, lambda module: hooks.place_skip(session.patches, module))
+    assert cudagraph_trees.MODULE in inductor.SKIP_MODULES
+
+
+def place_graphs(session: Session, module: ModuleType) -> None:
+    """Hook `torch.cuda.graphs`: torch's own hooks where they exist, wrapped methods for the rest."""
+    kind = getattr(module, "CUDAGraph", None)
+    if not isinstance(kind, type):
+        session.sight.blind("graph replays", "torch.cuda.graphs has no class CUDAGraph in this version")
+        return
+    official = official_hooks.available(module)
+    if official:
+        session.official.place(module)
+    session.graph_patches.place(session.patches, kind, official)
+
+
+def when_cuda_starts(session: Session, module: Any) -> None:
+    """Start the helper thread when this process, or a child forked from it, initialises CUDA."""
+    lazy_call = getattr(module, "_lazy_call", None)
+    if callable(lazy_call):
+        lazy_call(session.wake)
+    else:
+        session.sight.blind("eager processes", "torch does not say when CUDA starts; seen from the first graph on")
+
+
+def flush_when_children_end(session: Session, module: Any) -> None:
+    """Children of multiprocessing leave without running atexit: give them the last window another way."""
+
+    def in_child(_: object) -> None:
+        module.Finalize(None, session.at_exit, exitpriority=0)
+
+    module.register_after_fork(session, in_child)

@@ -1,0 +1,169 @@
+"""`Session`: everything the probe is made of in one process, and `start` and `stop`.
+
+The helper thread begins with the first thing worth seeing (CUDA starts, a graph is captured, an engine's adapter
+speaks), so that the many small Python processes of a job carry none. A forked child starts from nothing. Leaving the
+process sends what was counted, within a bounded time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Mapping
+from time import perf_counter_ns
+
+from replaywatch.probe import placing
+from replaywatch.probe.budget import Budget
+from replaywatch.probe.cudagraph_trees import TreeHooks
+from replaywatch.probe.graph_nodes import NodeCounter
+from replaywatch.probe.graph_patches import GraphPatches
+from replaywatch.probe.imports import ImportWatch
+from replaywatch.probe.inductor import InductorHooks
+from replaywatch.probe.keeper import Keeper
+from replaywatch.probe.ledger import GraphLedger
+from replaywatch.probe.official_hooks import OfficialHooks
+from replaywatch.probe.outlet import Outlet
+from replaywatch.probe.patching import PatchSet
+from replaywatch.probe.profiler_guard import ProfilerGuard
+from replaywatch.probe.replay_timing import ReplayTimer
+from replaywatch.probe.settings import Settings, settle
+from replaywatch.probe.sight import LOGGER, Sight
+from replaywatch.probe.slots import Recorders
+from replaywatch.probe.steps import Adapter, StepLedger
+from replaywatch.probe.stuck import StuckWatch
+from replaywatch.probe.tracing import Tracing, load_tracer
+
+EXIT_S = 0.5
+
+
+class Session:
+    """One probe in one process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.sight = Sight()
+        self.patches = PatchSet(self.sight)
+        self.imports = ImportWatch(self.sight)
+        self.steps = StepLedger()
+        self.recorders = Recorders(settings.time_one_in, self.wake)
+        self.ledger = GraphLedger(self.sight, self.recorders, self.wake)
+        self.timer = ReplayTimer(self.ledger, self.sight, settings.hang_seconds)
+        self.stuck = StuckWatch(self.ledger, self.sight, settings.hang_seconds)
+        self.graph_patches = GraphPatches(self.ledger, self.timer, self.sight, NodeCounter(self.sight))
+        self.official = OfficialHooks(self.ledger, self.timer, self.sight)
+        self.inductor = InductorHooks(self.sight, self.wake)
+        self.trees = TreeHooks(self.sight, self.steps, self.wake)
+        self.tracing = Tracing(settings, self.sight, load_tracer, lambda: bool(self.ledger.capturing))
+        self.guard = ProfilerGuard(self.tracing, self.sight)
+        self.budget = Budget(settings.budget_ratio)
+        self.outlet = Outlet(settings.socket)
+        self.adapters: list[Adapter] = []
+        self.running = False
+        self.keeper = Keeper(self)
+
+    def begin(self) -> None:
+        """Place the hooks that can be placed now, and watch for the modules of the others."""
+        self.running = True
+        for problem in self.settings.problems:
+            LOGGER.warning("replaywatch: %s", problem)
+        placing.watch(self)
+        self.imports.start()
+        os.register_at_fork(after_in_child=self.after_fork)
+        atexit.register(self.at_exit)
+
+    def end(self) -> None:
+        """Take the hooks off, send the last window, end the helper thread."""
+        if not self.running:
+            return
+        self.running = False
+        self.imports.stop()
+        for adapter in self.adapters:
+            adapter.remove()
+        self.official.remove()
+        self.patches.remove()
+        self.keeper.finish(EXIT_S)
+        self.outlet.close()
+        atexit.unregister(self.at_exit)
+
+    def wake(self) -> None:
+        """Something happened that is worth a window: make sure the helper thread runs."""
+        if self.running and not self.keeper.alive:
+            self.keeper.begin()
+
+    def at_exit(self) -> None:
+        """Send the last window, in bounded time; never raises."""
+        try:
+            if self.running:
+                self.keeper.finish(EXIT_S)
+        except Exception as error:  # the probe's border
+            LOGGER.debug("replaywatch: the last window was not sent (%r)", error)
+
+    def after_fork(self) -> None:
+        """In a forked child: no thread, no socket, no graph and no lock of the parent is of use."""
+        if not self.running:
+            return
+        self.sight.reset()
+        self.recorders.forget()
+        self.ledger.reset()
+        self.timer.reset()
+        self.steps.reset()
+        self.inductor.reset()
+        self.trees.reset()
+        self.tracing.reset()
+        self.guard.reset()
+        self.outlet = Outlet(self.settings.socket)
+        self.keeper = Keeper(self)
+
+
+_lock = threading.Lock()
+_session: Session | None = None
+
+
+def start(**options: object) -> bool:
+    """Start the probe in this process; True when it runs. Never raises. Options: see `settings.TABLE`.
+
+    A second call changes nothing. What could not be hooked is reported in the windows, by name.
+    """
+    global _session
+    begin_ns = perf_counter_ns()
+    try:
+        with _lock:
+            if _session is None:
+                session = Session(settle(_given(options)))
+                session.begin()
+                _session = session
+                LOGGER.debug("replaywatch: probe started in %.1f ms", (perf_counter_ns() - begin_ns) / 1e6)
+        return True
+    except Exception as error:  # the probe's border
+        LOGGER.warning("replaywatch: the probe could not start; the process is not affected (%r)", error)
+        return False
+
+
+def stop() -> None:
+    """Take all hooks off and send the last window. Never raises."""
+    global _session
+    try:
+        with _lock:
+            session, _session = _session, None
+        if session is not None:
+            session.end()
+    except Exception as error:  # the probe's border
+        LOGGER.warning("replaywatch: the probe did not stop cleanly (%r)", error)
+
+
+def current() -> Session | None:
+    """The running session, else None."""
+    return _session
+
+
+def _given(options: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _unlock_after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock_after_fork)

@@ -1,0 +1,110 @@
+"""`GraphSlot` and `Recorder`: the preallocated places that the hot path writes to.
+
+A replay adds one to its graph's slot and writes one row of its thread's ring. Nothing grows and nothing is locked: a
+slot's count is a plain `+= 1` without a call inside, which no thread switch of the interpreter cuts in two.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+RING = 1024
+MASK = RING - 1
+
+
+class GraphSlot:
+    """One capture of one graph. `number` counts captures in this process from 1; `replays` is exact.
+
+    Shape: `state` one of capturing, ready, failed, gone; `pool` the allocator's pool id; `bytes` growth of that pool
+    while this graph was captured; `nodes` None where unknown.
+    """
+
+    __slots__ = (
+        "before_bytes", "begin_ns", "bytes", "follows", "follows_hits", "instantiated", "key", "nodes", "number",
+        "owner", "pool", "ref", "replays", "reported", "seen", "state", "throwaway",
+    )  # fmt: skip
+
+    def __init__(self, number: int, owner: str, state: str) -> None:
+        self.number = number
+        self.owner = owner
+        self.state = state
+        self.key = 0
+        self.ref: weakref.ref[Any] | None = None
+        self.replays = 0
+        self.reported = 0
+        self.throwaway = False
+        self.instantiated = False
+        self.begin_ns = 0
+        self.before_bytes: int | None = None
+        self.bytes: int | None = None
+        self.pool: object = None
+        self.nodes: int | None = None
+        # What usually runs right before this graph, for the search of steps that are several graphs long.
+        self.follows: GraphSlot | None = None
+        self.follows_hits = 0
+        self.seen = 0
+
+
+class Recorder:
+    """What one thread did: a ring of its latest replays, and where its next timed replay stands.
+
+    Shape: row i of the rings is replay i modulo RING: start and host duration in nanoseconds, number of the graph.
+    """
+
+    __slots__ = (
+        "__weakref__", "begin_ns", "durations", "error", "graphs", "last_start_ns", "left", "n", "previous", "read",
+        "sample", "starts", "step_start_ns", "still", "stream", "thread_id", "timing",
+    )  # fmt: skip
+
+    def __init__(self, left: int) -> None:
+        self.starts = array("q", bytes(8 * RING))
+        self.durations = array("q", bytes(8 * RING))
+        self.graphs = array("q", bytes(8 * RING))
+        self.n = 0
+        self.read = 0
+        self.left = left
+        self.begin_ns = 0
+        self.error: BaseException | None = None
+        self.timing: Any = None
+        self.sample: Any = None
+        self.stream: Any = None
+        self.thread_id = threading.get_ident()
+        self.previous: GraphSlot | None = None
+        self.step_start_ns = 0
+        self.last_start_ns = 0
+        self.still: tuple[int, Any] | None = None
+
+
+class Recorders:
+    """One recorder per thread; a thread's recorder goes with the thread."""
+
+    def __init__(self, time_one_in: int, on_new: Callable[[], None]) -> None:
+        self.local = threading.local()
+        self.time_one_in = time_one_in
+        self._on_new = on_new
+        self._all: list[weakref.ref[Recorder]] = []
+
+    def new(self) -> Recorder:
+        """The recorder of a thread that replays for the first time."""
+        recorder = Recorder(min(4, self.time_one_in) if self.time_one_in else 1 << 62)
+        self.local.recorder = recorder
+        self._all = [*[r for r in self._all if r() is not None][-255:], weakref.ref(recorder)]
+        self._on_new()
+        return recorder
+
+    def alive(self) -> list[Recorder]:
+        """Recorders of the threads that still run."""
+        return [recorder for ref in self._all if (recorder := ref()) is not None]
+
+    def set_sampling(self, time_one_in: int) -> None:
+        """Time one replay in so many from now on; 0 times none."""
+        self.time_one_in = time_one_in
+
+    def forget(self) -> None:
+        """Drop every thread's recorder; in a forked child only the calling thread is left."""
+        self._all = []
+        self.local.__dict__.clear()

@@ -1,0 +1,121 @@
+"""`record_step`: how engine adapters say what became of a step, and the counters behind it.
+
+An adapter sits on an engine's dispatch path, so this is a few dictionary additions under the interpreter lock and
+nothing else. Steps of different parts or phases become windows of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+MODES = ("full", "piecewise", "eager")
+# Exact sizes, then powers of two; together at most the 64 keys that the contract allows.
+MAX_EXACT_SIZES = 40
+MAX_KEYS = 16
+
+
+class Adapter(Protocol):
+    """What an engine adapter offers to the session that loads it.
+
+    `place` hooks the engine and calls `record_step` from then on; `config` gives fields of the contract's EngineConfig
+    as far as they are known by now; `remove` takes the hooks off. None of them may raise.
+    """
+
+    name: str
+
+    def place(self) -> None:
+        """Hook the engine."""
+
+    def remove(self) -> None:
+        """Take the hooks off."""
+
+    def config(self) -> dict[str, Any]:
+        """Fields of EngineConfig in the wire form."""
+
+
+class StepCounts:
+    """Steps of one component and phase since the last window."""
+
+    __slots__ = ("batches", "eager_batches", "modes", "padded_tokens", "real_tokens", "reasons")
+
+    def __init__(self) -> None:
+        self.modes: dict[str, int] = {}
+        self.reasons: dict[str, int] = {}
+        self.batches: dict[int, int] = {}
+        self.eager_batches: dict[int, int] = {}
+        self.real_tokens = 0
+        self.padded_tokens = 0
+
+    def wire(self) -> dict[str, Any]:
+        """The counts as fields of Dispatch; absent where nothing told them."""
+        fields: dict[str, Any] = {
+            "steps": self.modes,
+            "fallbacks": self.reasons,
+            "batch_sizes": {str(k): v for k, v in self.batches.items()},
+            "eager_batch_sizes": {str(k): v for k, v in self.eager_batches.items()},
+            "real_tokens": self.real_tokens,
+            "padded_tokens": self.padded_tokens,
+        }
+        return {key: value for key, value in fields.items() if value}
+
+
+class StepLedger:
+    """All steps that adapters and Inductor's hooks reported since the last window."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from nothing."""
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str | None, str | None], StepCounts] = {}
+
+    def record(
+        self,
+        mode: str,
+        batch: int | None = None,
+        real_tokens: int | None = None,
+        padded_tokens: int | None = None,
+        reason: str | None = None,
+        phase: str | None = None,
+        component: str | None = None,
+    ) -> None:
+        """Count one step. Shape: `mode` one of MODES, `reason` one of the contract's FALLBACK_REASONS.
+
+        `batch` is the number of sequences; `padded_tokens` the tokens processed, padding included.
+        """
+        if mode not in MODES:
+            return
+        with self._lock:
+            counts = self._counts.get((component, phase)) or self._new(component, phase)
+            counts.modes[mode] = counts.modes.get(mode, 0) + 1
+            if reason is not None:
+                counts.reasons[reason] = counts.reasons.get(reason, 0) + 1
+            if batch is not None:
+                _count_size(counts.batches, batch)
+                if mode != "full":
+                    _count_size(counts.eager_batches, batch)
+            if real_tokens is not None:
+                counts.real_tokens += real_tokens
+                counts.padded_tokens += real_tokens if padded_tokens is None else padded_tokens
+
+    def any(self) -> bool:
+        """Whether a step was reported since the last window."""
+        return bool(self._counts)
+
+    def take(self) -> dict[tuple[str | None, str | None], dict[str, Any]]:
+        """Fields of Dispatch by component and phase since the last call."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return {key: c.wire() for key, c in counts.items()}
+
+    def _new(self, component: str | None, phase: str | None) -> StepCounts:
+        key = (component, phase) if len(self._counts) < MAX_KEYS else (None, None)
+        return self._counts.setdefault(key, StepCounts())
+
+
+def _count_size(sizes: dict[int, int], size: int) -> None:
+    if size not in sizes and len(sizes) >= MAX_EXACT_SIZES:
+        size = min(1 << max(0, size - 1).bit_length(), 1 << 23)
+    sizes[size] = sizes.get(size, 0) + 1

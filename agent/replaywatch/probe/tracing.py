@@ -1,0 +1,175 @@
+"""When kernels are traced: a short burst once work begins, then a short stretch now and then, and never in the way.
+
+The tracer itself is `replaywatch.probe.tracer`, loaded only when the first stretch is due. It is not started while
+anything is captured, while a profiler is being set up or runs, or where a daemon may start Kineto behind Python's back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from replaywatch.probe.settings import Settings
+from replaywatch.probe.sight import Sight
+
+SIGNAL = "kernels"
+# The first stretches after work began, so that a stable fault is seen within a minute. Seconds.
+BURST_S = (3.0, 12.0, 25.0)
+# A stretch with fewer kernels than this says nothing, and does not count as part of the burst.
+MIN_KERNELS = 20
+RETRY_S = 10.0
+
+
+class Tracer(Protocol):
+    """What the tracer offers.
+
+    `run_window` traces for some milliseconds, blocking the calling thread only, and returns what it saw:
+    ``{"traced": fields of TracedWork, "timing": histograms of Timing, "blind": [[signal, reason], ...]}`` in the wire
+    form, or None where nothing came. `pause` ends a running window and returns once CUPTI is left alone.
+    """
+
+    def run_window(self, duration_ms: float) -> Mapping[str, Any] | None:
+        """Trace once."""
+
+    def pause(self) -> bool:
+        """Leave CUPTI alone until `resume`."""
+
+    def resume(self) -> None:
+        """Allow windows again."""
+
+
+class Tracing:
+    """Decides when to trace, on the helper thread, and steps aside for profilers, on theirs."""
+
+    def __init__(
+        self, settings: Settings, sight: Sight, load: Callable[[], Tracer], capturing: Callable[[], bool]
+    ) -> None:
+        self._settings, self._sight, self._load, self._capturing = settings, sight, load, capturing
+        self.reset()
+
+    def reset(self) -> None:
+        """Start over; a forked child has neither tracer nor profiler of its parent."""
+        self._lock = threading.Lock()
+        self._tracer: Tracer | None = None
+        self._tried = False
+        self._profilers = 0
+        self._paused = False
+        self._work_since_ns = 0
+        self._burst = 0
+        self._next_ns = 0
+        self.windows = 0
+        self.traced_ns = 0
+        self.results: list[Mapping[str, Any]] = []
+        if not self._settings.kernels:
+            self._sight.blind(SIGNAL, "kernel tracing is switched off by REPLAYWATCH_PROBE_KERNELS")
+        elif os.environ.get("KINETO_USE_DAEMON"):
+            self._sight.blind(SIGNAL, "KINETO_USE_DAEMON is set: a daemon may start Kineto at any time, so it has way")
+
+    def work_began(self, now_ns: int) -> None:
+        """The device is in use: plan the burst, counted from now."""
+        if not self._work_since_ns:
+            self._work_since_ns = now_ns
+            self._next_ns = now_ns + int(BURST_S[0] * 1e9)
+
+    def again(self, now_ns: int) -> None:
+        """Replays began after the burst had been spent on loading and warm-up: burst once more."""
+        self._work_since_ns, self._burst = now_ns, 0
+        self._next_ns = now_ns + int(BURST_S[0] * 1e9)
+
+    def due(self, now_ns: int) -> bool:
+        """Whether a stretch should run now."""
+        return (
+            bool(self._work_since_ns)
+            and now_ns >= self._next_ns
+            and self._settings.kernels
+            and not os.environ.get("KINETO_USE_DAEMON")
+            and not self._profilers
+            and not self._capturing()
+        )
+
+    def run(self, now_ns: int, stretch: int, duration_ms: float | None = None) -> None:
+        """Trace once, on the calling thread, and plan the next stretch."""
+        self._next_ns = now_ns + int(self._settings.trace_every_seconds * 1e9 * stretch)
+        tracer = self._tracer or self._open()
+        if tracer is None:
+            return
+        with self._lock:
+            if self._profilers:
+                return
+            duration_ms = self._settings.trace_ms if duration_ms is None else duration_ms
+            found = tracer.run_window(duration_ms)
+        self._took(found, now_ns, duration_ms)
+
+    def _took(self, found: Mapping[str, Any] | None, now_ns: int, duration_ms: float) -> None:
+        self.windows += 1
+        self.traced_ns += int(duration_ms * 1e6)
+        for signal, reason in (found or {}).get("blind", ()):
+            self._sight.blind(signal, reason)
+        if found is not None and len(self.results) < 8:
+            self.results.append(found)
+        if self._burst >= len(BURST_S):
+            return
+        kernels = ((found or {}).get("traced") or {}).get("total_kernels", 0)
+        if kernels < MIN_KERNELS:
+            self._next_ns = min(self._next_ns, now_ns + int(RETRY_S * 1e9))
+            return
+        self._burst += 1
+        if self._burst < len(BURST_S):
+            self._next_ns = min(self._next_ns, self._work_since_ns + int(BURST_S[self._burst] * 1e9))
+
+    def _open(self) -> Tracer | None:
+        if self._tried:
+            return None
+        self._tried = True
+        try:
+            self._tracer = self._load()
+        except Exception as error:  # the probe's border: no tracer, no CUPTI, an unknown version
+            self._sight.blind(SIGNAL, f"no tracer: {error}")
+            return None
+        self._sight.clear(SIGNAL)
+        return self._tracer
+
+    # On the threads that profile.
+
+    def profiler_begins(self) -> None:
+        """A profiler is about to take CUPTI: end a running stretch, and start none until it is done."""
+        self._profilers += 1
+        self._sight.blind(SIGNAL, "torch.profiler runs; kernels are its own until it ends")
+        if self._tracer is not None and not self._paused:
+            self._paused = True
+            self._tracer.pause()
+        if self._lock.acquire(timeout=1.0):  # the running stretch has returned
+            self._lock.release()
+
+    def profiler_ended(self) -> None:
+        """A profiler is done; the next stretch registers its buffers anew (M5)."""
+        if not self._profilers:
+            return
+        self._profilers -= 1
+        if self._profilers:
+            return
+        if self._tracer is not None and self._paused:
+            self._paused = False
+            self._tracer.resume()
+        self._sight.clear(SIGNAL)
+
+    def take(self) -> tuple[list[Mapping[str, Any]], int, int]:
+        """Results, stretches and traced nanoseconds since the last call."""
+        results, self.results = self.results, []
+        windows, self.windows = self.windows, 0
+        traced_ns, self.traced_ns = self.traced_ns, 0
+        return results, windows, traced_ns
+
+
+def load_tracer() -> Tracer:
+    """The native tracer. Raises: whatever says why there is none, in words for a person."""
+    from importlib import import_module
+
+    try:
+        module = import_module("replaywatch.probe.tracer")
+    except ModuleNotFoundError:
+        raise RuntimeError("this installation has no native tracer") from None
+    tracer: Tracer = module.open_tracer()
+    return tracer
