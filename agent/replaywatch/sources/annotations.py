@@ -25,7 +25,9 @@ _TRTLLM: Final = re.compile(
     r"^\[Executor\] _forward_step(?: \d+)?: (\d{1,9}) ctx reqs,(?: \d+ ctx tokens,)? (\d{1,9}) gen reqs"
 )
 # SGLang: forward batches named by their mode.
-_SGLANG: Final = re.compile(r"(?i)^(?:sglang[.: ])?(?:forward_|step\[)(decode|extend|prefill|mixed)\b(?:.*?\bbs=(\d{1,9}))?")
+_SGLANG: Final = re.compile(
+    r"(?i)^(?:sglang[.: ])?(?:forward_|step\[)(decode|extend|prefill|mixed)\b(?:.*?\bbs=(\d{1,9}))?"
+)
 _SGLANG_PHASES: Final[dict[str, Phase]] = {
     "decode": "decode",
     "extend": "prefill",
@@ -36,7 +38,7 @@ PROFILER_STEP: Final = re.compile(r"^ProfilerStep#?\s*\d+")
 # Ranges that libraries open inside a step, again and again.
 _INNER: Final = re.compile(
     r"(?i)^(?:nccl|c10d|gloo|aten::|prim::|autograd|enumerate\(|optimizer|## |torchdynamo|torch-compiled|"
-    r"compiledfx|inductor|dataloader|pytorch profiler|record_param_comms|profilerstep|cudagraph|void |triton_|"
+    r"compiledfx|inductor|dataloader|pytorch profiler|record_param_comms|cudagraph|void |triton_|"
     r"cublas|cudnn|cutlass|memcpy|memset|layer)|, op_id = \d+|^\w+Backward\d*\b"
 )
 _DIGITS: Final = re.compile(r"\d+")
@@ -64,8 +66,8 @@ def engine_label(name: str) -> StepLabel | None:
 
 
 def is_inner(name: str) -> bool:
-    """Whether an annotation is one that libraries open inside steps."""
-    return bool(_INNER.search(name))
+    """Whether an annotation is one that libraries open inside steps, and so never marks a step."""
+    return bool(_INNER.search(name)) and not name.startswith("ProfilerStep")
 
 
 def family(name: str) -> str:

@@ -30,10 +30,9 @@ def open_source(path: Path) -> io.BufferedReader:
         raise UnreadableSource(f"{path} is a directory; name the trace, export or log file inside it")
     try:
         return path.open("rb")
-    except OSError as error:
-        raise UnreadableSource(
-            f"{path} cannot be opened ({error.strerror}); check the path and its permissions"
-        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UnreadableSource(f"{path} cannot be opened ({reason}); check the path and its permissions") from None
 
 
 class ByteStream:

@@ -39,8 +39,11 @@ def idle_limit_ns(track: DeviceTrack, spans: list[StepSpan]) -> int:
 class DeviceSweep:
     """Sweeps one device's track into the sums of its phases. Use: `DeviceSweep(...).run()`, once."""
 
-    def __init__(self, track: DeviceTrack, spans: list[StepSpan], launches: list[int], sums: Sums) -> None:
+    def __init__(
+        self, track: DeviceTrack, spans: list[StepSpan], launches: list[int], texts: list[str], sums: Sums
+    ) -> None:
         self.track = track
+        self.copy_names, self.fetch_names = _copying_names(texts), _fetching_names(texts)
         self.spans = spans
         self.launches = launches
         self.sums = sums
@@ -77,7 +80,7 @@ class DeviceSweep:
                 if i == 0 or not graph[i - 1] or correlation[i] != correlation[i - 1]:
                     self._inputs_done()
             kind = kinds[i]
-            if kind == KERNEL or kind == WHOLE_GRAPH:
+            if kind in (KERNEL, WHOLE_GRAPH):
                 weight = track.weights.get(i, 1)
                 self.current.total_kernels += weight
                 if graph[i]:
@@ -117,8 +120,12 @@ class DeviceSweep:
     def _gap(self, before: int, after: int, begin: int, end: int) -> None:
         """Count an idle stretch by what it separates."""
         length = end - begin
-        if length <= self.idle_ns or self._launched_within(begin, end):
-            self.current.total_span_ns += length
+        if length > self.idle_ns and not self._launched_within(begin, end):
+            # A pause belongs to no work. Only a step that has no others to compare with can be clean with one inside.
+            if self.clean is not None:
+                self.current.span_ns -= length
+            return
+        self.current.total_span_ns += length
         if self.clean is None or end > self.border:
             return
         track, sums = self.track, self.current
@@ -144,10 +151,8 @@ class DeviceSweep:
 
     def _is_copy(self, i: int) -> bool:
         """Whether an activity moves data on or onto the device: a copy record, or a kernel that copies."""
-        return self.track.kind[i] == MEMCPY or self.track.kind[i] == KERNEL and self.track.name[i] in self.copy_names
-
-    copy_names: frozenset[int] = frozenset()
-    fetch_names: frozenset[int] = frozenset()
+        track = self.track
+        return track.kind[i] == MEMCPY or (track.kind[i] == KERNEL and track.name[i] in self.copy_names)
 
     def _inputs_done(self) -> None:
         """A replay begins: the copies since the last one were its inputs, where the step is mostly graphs."""
@@ -161,13 +166,11 @@ class DeviceSweep:
         self.pending.clear()
 
 
-def copying_names(texts: list[str]) -> frozenset[int]:
+def _copying_names(texts: list[str]) -> frozenset[int]:
     """Numbers of the names of kernels that copy (not those that concatenate)."""
-    return frozenset(
-        n for n, text in enumerate(texts) if "copy" in (low := text.lower()) and "catarray" not in low
-    )
+    return frozenset(n for n, text in enumerate(texts) if "copy" in (low := text.lower()) and "catarray" not in low)
 
 
-def fetching_names(texts: list[str]) -> frozenset[int]:
+def _fetching_names(texts: list[str]) -> frozenset[int]:
     """Numbers of the names of copies from the device to the host."""
     return frozenset(n for n, text in enumerate(texts) if "DtoH" in text or "Device-to-Host" in text)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from replaywatch.contract.errors import UnreadableSource
+from replaywatch.contract.errors import UnknownSource, UnreadableSource
 from replaywatch.sources.bytestream import ByteStream
 from replaywatch.sources.recording import Progress
 
@@ -33,7 +33,7 @@ _BAD_ESCAPE: Final = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BLANK: Final = b" \t\r\n"
 
-Number = int | float | str | None
+Number = int | float | None
 
 
 class Args(msgspec.Struct, gc=False, rename={"graph_id": "graph id", "graph_node_id": "graph node id"}):
@@ -60,8 +60,9 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-_EVENTS: Final = msgspec.json.Decoder(list[Event])
-_ONE_EVENT: Final = msgspec.json.Decoder(Event)
+# Not strict: numbers may be written as texts.
+_EVENTS: Final = msgspec.json.Decoder(list[Event], strict=False)
+_ONE_EVENT: Final = msgspec.json.Decoder(Event, strict=False)
 _RAW_EVENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -93,6 +94,8 @@ class EventStream:
         data = self._more(b"", CHUNK_BYTES)
         data = data.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
         if data[:1] == b"[":
+            if data[1:].lstrip(_BLANK)[:1] not in (b"{", b"]"):
+                raise UnknownSource(f"{self.path} is a JSON list, but not of trace events; name a torch.profiler trace")
             return data[1:], False
         searched = 0
         while True:
@@ -109,7 +112,7 @@ class EventStream:
     def _without_events(self, data: bytes) -> UnreadableSource:
         try:
             _OBJECT.decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return UnreadableSource(
                 f"{self.path} breaks off before its trace events; wait until it is written completely, or record again"
             )
@@ -210,7 +213,7 @@ class EventStream:
     def _broken(self, data: bytes) -> UnreadableSource:
         if self._ended:
             return UnreadableSource(
-                f"{self.path} breaks off inside its trace events; "
+                f"{self.path} is damaged or breaks off inside its trace events; "
                 "wait until it is written completely, or record it again"
             )
         return UnreadableSource(f"{self.path} has trace events that are not JSON; record or export it again")

@@ -85,6 +85,6 @@ def _sum_calls(
         elif kind == REPLAY and correlation[i] in own:
             sums.graph_launches += 1
             sums.graph_launch_calls.add(length)
-        elif kind == WAIT or kind == COPY and (start[i] in thread.blocking or correlation[i] in fetches):
+        elif kind == WAIT or (kind == COPY and (start[i] in thread.blocking or correlation[i] in fetches)):
             sums.sync_ns += length
             waited_until = end[i]

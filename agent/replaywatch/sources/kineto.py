@@ -6,26 +6,25 @@ they count from a base, by launch calls and kernels that would otherwise all las
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 from replaywatch.contract.errors import UnknownSource
 from replaywatch.contract.window import BlindSpot, Engine
-from replaywatch.sources.calls import CAPTURE_END, COPY, OTHER, call_kind, is_blocking_copy
+from replaywatch.sources.calls import COPY, OTHER, call_kind, is_blocking_copy
 from replaywatch.sources.eventstream import Args, Event, EventStream, Number
 from replaywatch.sources.recording import Progress
+from replaywatch.sources.settling import settle
+from replaywatch.sources.stampunit import MICROSECOND, divide_times, lasts_too_long, scale_of
 from replaywatch.sources.timeline import (
     KERNEL,
     LONGEST_NS,
     MEMCPY,
     MEMFILL,
-    Annotation,
     DeviceTrack,
     HostThread,
     Timeline,
-    settle,
 )
 from replaywatch.sources.tracemeta import apply_metadata
 
@@ -50,10 +49,8 @@ _CATEGORIES: Final = {
     "hip_runtime": _RUNTIME,
     "user_annotation": _ANNOTATION,
 }
+_NO_ARGS: Final = Args()
 _LARGEST_NS: Final = 8 * 10**18
-# Larger than any Unix time in microseconds before the year 5000: a stamp in nanoseconds.
-_NANOSECOND_STAMP: Final = 10**17
-_TOO_LONG_US: Final = 500
 _ENGINE_MARKS: Final[tuple[tuple[str, Engine], ...]] = (
     ("vllm/", "vllm"),
     ("sglang/", "sglang"),
@@ -110,6 +107,8 @@ class _Intake:
         self._kinds: dict[str, int] = {}
         self._open: dict[tuple[object, object], list[Event]] = {}
         self._python_checked = 0
+        self._tracks: dict[int | float | str | None, DeviceTrack] = {}
+        self._names = self.timeline.names.ids
         self._host = HostThread(0, "")
         self._host_pid: object = self
         self._host_tid: object = self
@@ -128,11 +127,8 @@ class _Intake:
                 start = round(event.ts * scale)  # type: ignore[operator]
                 length = round(event.dur * scale)  # type: ignore[operator]
             except (TypeError, OverflowError, ValueError):
-                repaired = _repair(event, scale)
-                if repaired is None:
-                    dropped += 1
-                    continue
-                start, length = repaired
+                dropped += 1
+                continue
             if length < 0 or length > LONGEST_NS or not -_LARGEST_NS < start < _LARGEST_NS:
                 dropped += 1
             elif code <= MEMFILL:
@@ -174,37 +170,30 @@ class _Intake:
             self._annotate(event, start, length)
 
     def _sniff_scale(self, events: list[Event]) -> int:
-        """Nanoseconds per unit of the stamps: 1000, or 1 where stamps are too large for microseconds."""
-        stamps = [e.ts for e in events if isinstance(e.ts, (int, float)) and e.cat in _CATEGORIES]
-        if not stamps:
-            return 1000
-        self._scale = 1 if sorted(stamps)[len(stamps) // 2] > _NANOSECOND_STAMP else 1000
-        return self._scale
+        stamps = [e.ts for e in events if e.ts is not None and e.cat in _CATEGORIES]
+        self._scale = scale_of(stamps) if stamps else None
+        return self._scale or MICROSECOND
 
     def _take_activity(self, event: Event, kind: int, start: int, length: int) -> None:
-        args = event.args
-        device: Number = event.pid
-        correlation: Number = 0
-        stream: Number = event.tid
-        size: Number = 0
-        member = False
-        if args is not None:
-            device = args.device if args.device is not None else device
-            stream = args.stream if args.stream is not None else stream
-            correlation, size = args.correlation, args.bytes
-            member = _whole(args.graph_id) > 0 or _whole(args.graph_node_id) > 0
+        args = event.args or _NO_ARGS
         if length == 0 and start == 0:
             self.timeline.dropped += 1
             return
-        track: DeviceTrack = self.timeline.track(0, _whole(device))
+        device = args.device if args.device is not None else event.pid
+        track = self._tracks.get(device)
+        if track is None:
+            track = self._tracks[device] = self.timeline.track(0, _whole(device))
+        stream = args.stream if args.stream is not None else event.tid
+        name = event.name or ""
+        number = self._names.get(name)
         track.start.append(start)
         track.end.append(start + length)
-        track.correlation.append(_whole(correlation))
+        track.correlation.append(_whole(args.correlation))
         track.stream.append(_whole(stream))
-        track.size.append(_whole(size))
-        track.name.append(self.timeline.names.id(event.name or ""))
+        track.size.append(_whole(args.bytes) if kind != KERNEL else 0)
+        track.name.append(self.timeline.names.id(name) if number is None else number)
         track.kind.append(kind)
-        track.graph.append(member)
+        track.graph.append(_whole(args.graph_id) > 0 or _whole(args.graph_node_id) > 0)
         if self._whole_stamps and (event.ts.__class__ is float or event.dur.__class__ is float):
             self._whole_stamps = False
 
@@ -212,9 +201,7 @@ class _Intake:
         name = event.name or ""
         if name.startswith("Optimizer.step"):
             self.timeline.trains = True
-        self.timeline.annotations.append(
-            Annotation(name, start, start + length, _process(event.pid), str(event.tid))
-        )
+        self.timeline.annotate(name, start, start + length, _process(event.pid), str(event.tid))
 
     def _take_pair(self, event: Event, scale: int) -> None:
         """Begin and end events of one thread close in the order of a stack."""
@@ -249,8 +236,8 @@ class _Intake:
         timeline = self.timeline
         threads = timeline.threads
         timeline.has_cpu_events = any(len(t.cpu_ops) or len(t.python_calls) for t in threads)
-        if self._scale == 1000 and self._whole_stamps and _lasts_too_long(timeline):
-            _divide(timeline, 1000)
+        if self._scale == MICROSECOND and self._whole_stamps and lasts_too_long(timeline):
+            divide_times(timeline, 1000)
         if any(name.startswith("hip") for name in self._kinds):
             timeline.method = "roctracer"
         return timeline
@@ -272,55 +259,24 @@ def _process(pid: int | str | None) -> int:
     return 0 if pid is None else -1 - crc32(pid.encode())
 
 
-def _whole(value: Number) -> int:
+def _whole(value: int | float | str | None) -> int:
     """A number of any spelling as an integer of 63 bits; 0 where it is none."""
-    if value.__class__ is not int:
+    if value is None:
+        return 0
+    if not isinstance(value, int):
         try:
-            value = int(float(value))  # type: ignore[arg-type]
+            value = int(float(value))
         except (TypeError, ValueError, OverflowError):
             return 0
-    return value if -_LARGEST_NS < value < _LARGEST_NS else 0  # type: ignore[operator,return-value]
+    return value if -_LARGEST_NS < value < _LARGEST_NS else 0
 
 
 def _stamp(value: Number, scale: int) -> int | None:
-    """Nanoseconds of a stamp of any spelling; None where it is none."""
+    """Nanoseconds of a stamp; None where it is missing or no number."""
     try:
-        number = float(value) if isinstance(value, str) else value
-        return round(number * scale) if number is not None and math.isfinite(number) else None
+        return round(value * scale)  # type: ignore[operator]
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _repair(event: Event, scale: int) -> tuple[int, int] | None:
-    """Start and length of an event whose stamps are texts; None where one is missing."""
-    start, length = _stamp(event.ts, scale), _stamp(event.dur, scale)
-    return None if start is None or length is None else (start, length)
-
-
-def _lasts_too_long(timeline: Timeline) -> bool:
-    """Whether launch calls and kernels are all so long that their unit must be nanoseconds, not microseconds."""
-    kernels = sorted(e - s for t in timeline.devices.values() for s, e in zip(t.start, t.end, strict=True))
-    calls = sorted(
-        e - s for t in timeline.threads for s, e, k in zip(t.start, t.end, t.kind, strict=True) if k < CAPTURE_END
-    )
-    if len(kernels) < 4 or kernels[len(kernels) // 10] < _TOO_LONG_US * 1000:
-        return False
-    return not calls or calls[len(calls) // 10] >= _TOO_LONG_US * 1000
-
-
-def _divide(timeline: Timeline, by: int) -> None:
-    for track in timeline.devices.values():
-        for column in (track.start, track.end):
-            for i, value in enumerate(column):
-                column[i] = value // by
-    for thread in timeline.threads:
-        thread.blocking = {value // by for value in thread.blocking}
-        for column in (thread.start, thread.end, thread.cpu_ops, thread.python_calls, thread.runtime_calls):
-            for i, value in enumerate(column):
-                column[i] = value // by
-    for annotation in timeline.annotations:
-        annotation.start_ns //= by
-        annotation.end_ns //= by
 
 
 def _guess_from_kernels(timeline: Timeline) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -45,7 +46,7 @@ def _regular_distance(where: list[int], length: int) -> float | None:
     """Typical distance between occurrences that are regular and fill the sequence; None for others."""
     if len(where) < FEWEST_STEPS:
         return None
-    distances = [b - a for a, b in zip(where, where[1:], strict=False)]
+    distances = [b - a for a, b in pairwise(where)]
     typical = median(distances)
     alike = sum(abs(d - typical) <= max(1.0, _ALIKE * typical) for d in distances)
     if alike < REGULAR_SHARE * len(distances) or typical * len(where) < 0.6 * length:

@@ -7,10 +7,10 @@ from typing import Final
 
 from replaywatch.contract.histogram import Histogram
 from replaywatch.contract.snapshot import Fingerprint
-from replaywatch.contract.window import BlindSpot, Phase, Window, Workload
+from replaywatch.contract.window import BlindSpot, Engine, Phase, Window, Workload
 from replaywatch.sources.annotations import engine_label
 from replaywatch.sources.calls import CAPTURE_BEGIN, CAPTURE_END, DESTROY, INSTANTIATE
-from replaywatch.sources.devicesweep import DeviceSweep, copying_names, fetching_names
+from replaywatch.sources.devicesweep import DeviceSweep
 from replaywatch.sources.hostwork import sum_host_work
 from replaywatch.sources.recording import Recording, RecordingKind, StepPicture
 from replaywatch.sources.steppicture import draw_step
@@ -39,15 +39,14 @@ _HIP_GAPS: Final = BlindSpot(
 )
 
 
-
 def measure(timeline: Timeline, kind: RecordingKind, source: str) -> Recording:
     """All windows of a settled timeline, with their fingerprints and a picture of a typical step each."""
     windows: list[Window] = []
     fingerprints: dict[str, Fingerprint] = {}
     pictures: dict[str, StepPicture] = {}
-    tracks = [t for t in timeline.devices.values() if any(k == KERNEL or k == WHOLE_GRAPH for k in t.kind)]
+    tracks = [t for t in timeline.devices.values() if KERNEL in t.kind or WHOLE_GRAPH in t.kind]
     for track in sorted(tracks, key=lambda t: (t.process, t.device)):
-        measured = _Measured(timeline, track, source, several=len(tracks) > 1)
+        measured = _Measured(timeline, track, source)
         fingerprint = measured.fingerprint()
         fingerprints[fingerprint.id] = fingerprint
         for phase in measured.sums:
@@ -58,9 +57,7 @@ def measure(timeline: Timeline, kind: RecordingKind, source: str) -> Recording:
                 pictures[window.workload.key] = picture
     if not windows:
         windows.append(_blind_window(timeline, source))
-    return Recording(
-        kind=kind, source=source, windows=tuple(windows), fingerprints=fingerprints, pictures=pictures
-    )
+    return Recording(kind=kind, source=source, windows=tuple(windows), fingerprints=fingerprints, pictures=pictures)
 
 
 def _blind_window(timeline: Timeline, source: str) -> Window:
@@ -76,13 +73,12 @@ def _blind_window(timeline: Timeline, source: str) -> Window:
 class _Measured:
     """One device track with its steps and sums."""
 
-    def __init__(self, timeline: Timeline, track: DeviceTrack, source: str, several: bool) -> None:
-        self.timeline, self.track, self.source, self.several = timeline, track, source, several
+    def __init__(self, timeline: Timeline, track: DeviceTrack, source: str) -> None:
+        self.timeline, self.track, self.source = timeline, track, source
         self.threads: list[HostThread] = launching_threads(timeline, track)
         self.plan: StepPlan = plan_steps(timeline, track)
         self.spans: list[StepSpan] = step_spans(track, self.plan, self.threads)
         self.sums: dict[Phase | None, WorkSums] = defaultdict(WorkSums)
-        self.is_traced = bool(self.threads)
         self._sum()
 
     def _sum(self) -> None:
@@ -91,9 +87,7 @@ class _Measured:
         for span in self.spans:
             _sum_step(span, self.sums[span.phase])
         _sum_activities(track, self.plan, self.spans, self.sums)
-        sweep = DeviceSweep(track, self.spans, launches, self.sums)
-        sweep.copy_names, sweep.fetch_names = copying_names(names), fetching_names(names)
-        sweep.run()
+        DeviceSweep(track, self.spans, launches, names, self.sums).run()
         _sum_replays(track, self.plan, self.spans, self.sums)
         sum_host_work(track, self.plan, self.spans, self.threads, names, self.sums)
         for sums in self.sums.values():
@@ -119,11 +113,10 @@ class _Measured:
                 captures=captures.count if captures else 0,
                 instantiations=calls[INSTANTIATE],
                 destroys=calls[DESTROY],
+                failed_calls=dict(timeline.failed_calls),
             ),
             timing=sums.timing(captures),
-            traced=sums.traced(
-                timeline.method, timeline.has_cpu_events, timeline.gaps_are_evidence, timeline.dropped
-            ),
+            traced=sums.traced(timeline.method, timeline.has_cpu_events, timeline.gaps_are_evidence, timeline.dropped),
             blind=self._blind_spots(),
         )
 
@@ -133,7 +126,7 @@ class _Measured:
         pid = process & 0xFFFFFF if timeline.method == "nsys" else process
         return Workload(
             name=self.source,
-            pid=pid if pid > 0 else None,
+            pid=pid if 0 < pid < 2**31 else None,
             rank=timeline.rank,
             engine=self._engine(),
             model_name=timeline.model_name,
@@ -141,9 +134,10 @@ class _Measured:
             gpu_index=self.track.device,
         )
 
-    def _engine(self):  # type: ignore[no-untyped-def]
-        label = next((engine_label(s.name) for s in self.plan.steps if engine_label(s.name)), None)
-        return label.engine if label else self.timeline.engine
+    def _engine(self) -> Engine:
+        """The engine that names the steps, or the one that the trace shows otherwise."""
+        labels = (engine_label(step.name) for step in self.plan.steps)
+        return next((label.engine for label in labels if label), self.timeline.engine)
 
     def _blind_spots(self) -> tuple[BlindSpot, ...]:
         spots = list(self.timeline.blind)
@@ -198,7 +192,7 @@ def _sum_activities(
             continue
         kind = track.kind[i]
         length = track.end[i] - track.start[i]
-        if kind == MEMCPY or kind == MEMFILL:
+        if kind in (MEMCPY, MEMFILL):
             own.copies += 1
             own.copy_ns += length
             continue
@@ -209,9 +203,7 @@ def _sum_activities(
             own.unmatched_kernels += 1
 
 
-def _sum_replays(
-    track: DeviceTrack, plan: StepPlan, spans: list[StepSpan], sums: dict[Phase | None, WorkSums]
-) -> None:
+def _sum_replays(track: DeviceTrack, plan: StepPlan, spans: list[StepSpan], sums: dict[Phase | None, WorkSums]) -> None:
     """Device time of every replay that lies in a clean step."""
     clean = {span.index: sums[span.phase] for span in spans if span.clean}
     extent: dict[int, tuple[int, int, int]] = {}
@@ -239,5 +231,3 @@ def _capture_spans(timeline: Timeline, process: int) -> Histogram | None:
                 lengths.append(end - begun)
                 begun = -1
     return Histogram.of(lengths) if lengths else None
-
-

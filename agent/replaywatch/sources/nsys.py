@@ -6,7 +6,7 @@ Columns come and go between schema versions, so each table is asked for what it 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,14 @@ from replaywatch.contract.snapshot import Fingerprint
 from replaywatch.contract.window import BlindSpot
 from replaywatch.sources.calls import COPY, OTHER, REPLAY, call_kind, is_blocking_copy
 from replaywatch.sources.recording import Progress
+from replaywatch.sources.settling import settle
 from replaywatch.sources.timeline import (
     KERNEL,
     LONGEST_NS,
     MEMCPY,
     MEMFILL,
     WHOLE_GRAPH,
-    Annotation,
     Timeline,
-    settle,
 )
 from replaywatch.sources.tracemeta import cuda_version
 
@@ -170,7 +169,7 @@ class _Export:
                 self.timeline.failed_calls[f"error {result}"] += 1
 
     def _read_activities(self, table: str, kind: int, texts: dict[int, str]) -> None:
-        timeline, name_ids = self.timeline, timeline_names(self.timeline, texts)
+        timeline, name_ids = self.timeline, _name_numbers(self.timeline, texts)
         needed = ("start", "end", "deviceId")
         wanted = (
             "correlationId",
@@ -211,7 +210,7 @@ class _Export:
                 self.timeline.thread(process, thread).cpu_ops.append(start)
                 self.timeline.has_cpu_events = True
                 continue
-            self.timeline.annotations.append(Annotation(name, start, end, process, thread))
+            self.timeline.annotate(name, start, end, process, thread)
 
     def _read_fingerprints(self, tables: set[str]) -> None:
         driver, cuda = self._versions(tables)
@@ -247,7 +246,7 @@ class _Export:
         return _int(row[0]) if row else 0
 
 
-def timeline_names(timeline: Timeline, texts: dict[int, str]):  # type: ignore[no-untyped-def]
+def _name_numbers(timeline: Timeline, texts: dict[int, str]) -> Callable[[int, object, object, object], int]:
     """A function that numbers the name of an activity, remembering what it numbered."""
     known: dict[tuple[object, ...], int] = {}
 
@@ -258,7 +257,7 @@ def timeline_names(timeline: Timeline, texts: dict[int, str]):  # type: ignore[n
                 text = texts.get(name, str(name)) if isinstance(name, int) else str(name or "")
             elif kind == MEMCPY:
                 where = " (-> Pageable)" if target == _PAGEABLE else ""
-                text = _COPY_KINDS.get(copy, "Memcpy") + where  # type: ignore[arg-type]
+                text = _COPY_KINDS.get(_int(copy), "Memcpy") + where
             else:
                 text = "Memset" if kind == MEMFILL else "graph"
             found = known[kind, name, copy, target] = timeline.names.id(text)

@@ -11,15 +11,17 @@ from replaywatch.sources.bytestream import ByteStream
 from replaywatch.sources.measure import measure
 from replaywatch.sources.nsys import SQLITE_MAGIC, read_nsys
 from replaywatch.sources.recording import Progress, Recording
+from replaywatch.sources.timeline import Timeline
 
 Content = Literal["trace", "nsys", "metrics", "log"]
 
 _HEAD_BYTES: Final = 1 << 16
 _MOST_METRICS_BYTES: Final = 64 << 20
 _METRIC_LINE: Final = re.compile(
-    rb'^(?:# (?:HELP|TYPE|UNIT) [a-zA-Z_:]|[a-zA-Z_:][a-zA-Z0-9_:.]*(?:\{[^}\n]*\})? [-+]?(?:[0-9.][0-9.eE+-]*|NaN|Inf)'
+    rb"^(?:# (?:HELP|TYPE|UNIT) [a-zA-Z_:]|[a-zA-Z_:][a-zA-Z0-9_:.]*(?:\{[^}\n]*\})? [-+]?(?:[0-9.][0-9.eE+-]*|NaN|Inf)"
     rb"(?: -?[0-9.]+)?\s*$)"
 )
+_JSON_LIST: Final = re.compile(rb'\[\s*(?:[\[\]{"]|-?\d+(?:\.\d+)?\s*[,\]])')
 _ARCHIVES: Final = (
     (b"\x28\xb5\x2f\xfd", "zstd -d"),
     (b"PK\x03\x04", "unzip"),
@@ -49,7 +51,7 @@ def read(path: Path | str, progress: Progress | None = None) -> Recording:
     return read_log(path, progress)
 
 
-def _read_trace(path: Path, progress: Progress | None):  # type: ignore[no-untyped-def]
+def _read_trace(path: Path, progress: Progress | None) -> Timeline:
     try:
         from replaywatch.sources.kineto import read_kineto
     except ModuleNotFoundError as error:
@@ -106,7 +108,7 @@ def _is_binary(head: bytes) -> bool:
 def _is_json(text: bytes) -> bool:
     """Whether text is one JSON document, not log lines that begin with a bracket or are JSON each."""
     if text[:1] == b"[":
-        return text[1:].lstrip()[:1] in (b"{", b"]", b"[", b'"') or text[1:].strip().isdigit()
+        return _JSON_LIST.match(text) is not None
     if text[:1] != b"{":
         return False
     first, newline, rest = text.partition(b"\n")

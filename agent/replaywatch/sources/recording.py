@@ -1,4 +1,4 @@
-"""`Recording`: what a reader makes of one file: windows, the snapshots they point to, and a picture of a typical step."""
+"""`Recording`: what a reader makes of one file: windows, the snapshots they point to, and pictures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class StepPicture:
-    """One typical step for people's eyes: launch calls on the host, kernels and copies by stream, at most 4,000 spans."""
+    """One typical step for people's eyes: calls on the host, kernels and copies by stream; at most 4,000 spans."""
 
     duration_ns: int
     spans: tuple[Span, ...]

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final, Literal
 
 from replaywatch.contract.window import Phase
-from replaywatch.sources.annotations import PROFILER_STEP, engine_label, family, is_inner
+from replaywatch.sources.annotations import PROFILER_STEP, engine_label, family
 from replaywatch.sources.launchpattern import find_anchor
 from replaywatch.sources.timeline import WHOLE_GRAPH, Annotation, DeviceTrack, Timeline
 
@@ -67,7 +67,7 @@ def _count_inside(launches: list[int], start_ns: int, end_ns: int) -> int:
     return bisect_left(launches, end_ns) - bisect_left(launches, start_ns)
 
 
-# -- annotations --------------------------------------------------------------------------------------------------------
+# -- annotations -------------------------------------------------------------------------------------------------------
 
 
 def _labelled(own: list[Annotation]) -> list[Annotation]:
@@ -97,7 +97,7 @@ def _repeated(own: list[Annotation], launches: list[int]) -> list[Annotation]:
     """The longest repeated annotation that holds most launches."""
     families: dict[tuple[str, int, str], list[Annotation]] = defaultdict(list)
     for annotation in own:
-        if not is_inner(annotation.name):
+        if not PROFILER_STEP.match(annotation.name):
             families[family(annotation.name), annotation.process, annotation.tid].append(annotation)
     best: list[Annotation] = []
     longest_ns = 0.0
@@ -144,7 +144,7 @@ def _adopt_unmatched(track: DeviceTrack, member: array[int]) -> None:
         last[stream] = member[i]
 
 
-# -- no annotations -----------------------------------------------------------------------------------------------------
+# -- no annotations ----------------------------------------------------------------------------------------------------
 
 
 def _launch_order(track: DeviceTrack) -> list[int]:

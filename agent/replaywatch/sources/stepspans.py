@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -71,7 +72,7 @@ def step_spans(track: DeviceTrack, plan: StepPlan, threads: list[HostThread]) ->
                 span = found[index] = StepSpan(index, step.phase, step.batch_size, begin, end, end)
             _count(span, track, i)
     spans = sorted(found.values(), key=lambda s: s.begin_ns)
-    for span, following in zip(spans, spans[1:], strict=False):
+    for span, following in pairwise(spans):
         span.end_ns = following.begin_ns
     if spans:
         spans[-1].end_ns = max(spans[-1].last_end_ns, _host_end(plan, spans[-1], threads))
@@ -83,7 +84,7 @@ def step_spans(track: DeviceTrack, plan: StepPlan, threads: list[HostThread]) ->
 def _count(span: StepSpan, track: DeviceTrack, i: int) -> None:
     span.last_end_ns = max(span.last_end_ns, track.end[i])
     kind = track.kind[i]
-    if kind == KERNEL or kind == WHOLE_GRAPH:
+    if kind in (KERNEL, WHOLE_GRAPH):
         weight = track.weights.get(i, 1)
         length = track.end[i] - track.start[i]
         span.kernels += weight
@@ -121,9 +122,9 @@ def _mark_captures(plan: StepPlan, spans: list[StepSpan], threads: list[HostThre
         for thread in threads:
             for i in range(bisect_left(thread.start, step.start_ns), bisect_left(thread.start, step.end_ns)):
                 kind = thread.kind[i]
-                if kind == CAPTURE_BEGIN or kind == CAPTURE_END:
+                if kind in (CAPTURE_BEGIN, CAPTURE_END):
                     span.captures = True
-                elif kind == LAUNCH or kind == REPLAY:
+                elif kind in (LAUNCH, REPLAY):
                     launches += 1
                     ran += thread.correlation[i] in own
         if launches and ran < launches / 2:
@@ -157,5 +158,3 @@ def _mark_untypical(group: list[StepSpan]) -> None:
     differs = abs(first.kernels - kernels) > _WARM_UP_KERNELS * kernels
     if differs or first.period_ns > _WARM_UP_PERIOD * typical_ns:
         first.clean = False
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from typing import Any, Final
 
@@ -15,16 +14,12 @@ _UNIX_NS: Final = 10**18
 
 
 def parsed(value: Any) -> Any:
-    """A value that some writers put into a string: JSON, or a Python literal; the value itself otherwise."""
+    """A value that some writers put into a string as JSON; the value itself otherwise."""
     if not isinstance(value, str) or value[:1] not in ("{", "["):
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
-        pass
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return value
 
 

@@ -93,7 +93,9 @@ class WorkSums:
             graph_launch_call=_built(self.graph_launch_calls),
         )
 
-    def dispatch(self, replays: int, captures: int, instantiations: int, destroys: int) -> Dispatch:
+    def dispatch(
+        self, replays: int, captures: int, instantiations: int, destroys: int, failed_calls: dict[str, int]
+    ) -> Dispatch:
         """Steps by mode and sizes, with the graph calls of the whole trace."""
         return Dispatch(
             steps=dict(self.modes) or None,
@@ -103,6 +105,7 @@ class WorkSums:
             captures={"ok": captures} if captures else None,
             instantiations=instantiations or None,
             destroys=destroys or None,
+            failed_calls=failed_calls or None,
         )
 
 
