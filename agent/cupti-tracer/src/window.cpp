@@ -1,0 +1,206 @@
+#include "window.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "buffer_callbacks.h"
+#include "cupti_records.h"
+#include "known_pairs.h"
+#include "window_doubts.h"
+
+namespace replaywatch::tracer {
+namespace {
+
+constexpr uint32_t kPollMs = 5;            // buffers are emptied this often while a window is open
+constexpr uint32_t kFlushRounds = 30;      // work that was still queued gets this many polls to finish
+constexpr uint32_t kSilentRounds = 2;      // flushes in a row that bring nothing end the window before that
+constexpr uint32_t kFlushWaitMs = 10;
+constexpr uint64_t kClocksDifferNs = 1'000'000'000;
+
+uint64_t steady_now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// Time that a call takes, added to a counter.
+class Stopwatch {
+ public:
+  explicit Stopwatch(uint64_t &sum) : sum_(sum), begin_(steady_now_ns()) {}
+  ~Stopwatch() { sum_ += steady_now_ns() - begin_; }
+  Stopwatch(const Stopwatch &) = delete;
+  Stopwatch &operator=(const Stopwatch &) = delete;
+
+ private:
+  uint64_t &sum_;
+  uint64_t begin_;
+};
+
+uint64_t cupti_now_ns(const CuptiApi &api) {
+  uint64_t now_ns = 0;
+  return api.get_timestamp(&now_ns) == kCuptiSuccess && now_ns != 0 ? now_ns : unix_now_ns();
+}
+
+// Marks of the window on CUPTI's clock, which differs from Unix time only where somebody replaced it.
+std::vector<StepMark> marks_within(const StepMarks &marks, const WindowReport &report) {
+  const int64_t skew = static_cast<int64_t>(report.edges.enabled_ns - report.start_unix_ns);
+  const int64_t shift = static_cast<uint64_t>(std::abs(skew)) > kClocksDifferNs ? skew : 0;
+  auto found = marks.between(report.edges.enabled_ns - static_cast<uint64_t>(shift),
+                             report.edges.disabled_ns - static_cast<uint64_t>(shift));
+  for (StepMark &mark : found) mark.unix_ns += static_cast<uint64_t>(shift);
+  return found;
+}
+
+}  // namespace
+
+uint64_t unix_now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+CalibrationRecords sum_calibration(std::vector<Record> &records) {
+  CalibrationRecords sum;
+  std::sort(records.begin(), records.end(), [](const Record &a, const Record &b) { return a.start_ns < b.start_ns; });
+  const Record *last = nullptr;
+  for (const Record &r : records) {
+    if (r.start_ns == 0 || r.end_ns < r.start_ns) continue;
+    ++sum.kernels;
+    sum.kernel_ns += r.duration_ns();
+    if (last != nullptr && r.in_graph() && last->graph == r.graph && last->correlation == r.correlation) {
+      ++sum.graph_gaps;
+      sum.graph_gap_ns += r.start_ns > last->end_ns ? r.start_ns - last->end_ns : 0;
+    }
+    last = &r;
+  }
+  return sum;
+}
+
+std::string WindowRunner::open() {
+  if (open_) return {};
+  if (std::string why = load_cupti(api_); !why.empty()) return why;
+  for (const KnownPair &pair : match_pairs(api_.version, 0))
+    if (pair.effect == PairEffect::kRefuse) return std::string(pair.text);
+  if (!pool_.map() || !store_.map()) return "the system refuses 37 MB of address space for records";
+  serve_buffers_from(&pool_, api_.version);
+  open_ = true;
+  return {};
+}
+
+std::string WindowRunner::enable_graph_level() {
+  if (graph_level_) return {};
+  for (const KnownPair &pair : match_pairs(api_.version, 0))
+    if (pair.effect == PairEffect::kRefuseGraphLevel) return std::string(pair.text);
+  if (const int32_t r = api_.register_callbacks(on_buffer_requested, on_buffer_completed); r != kCuptiSuccess)
+    return "CUPTI does not accept buffer callbacks: " + api_.describe(r);
+  if (const int32_t r = api_.enable(kGraphTrace); r != kCuptiSuccess)
+    return "CUPTI does not trace graphs: " + api_.describe(r);
+  graph_level_ = true;
+  last_end_ns_ = cupti_now_ns(api_);
+  return {};
+}
+
+// Kernels come last, so that a kernel never lacks the copies beside it. DRIVER and RUNTIME are left alone for good:
+// switching those off and on ends kernel records of graphs captured meanwhile (torch/_cupti/monitor.py).
+std::string WindowRunner::enable_kinds() {
+  if (const int32_t r = api_.register_callbacks(on_buffer_requested, on_buffer_completed); r != kCuptiSuccess)
+    return "CUPTI does not accept buffer callbacks, another client holds it: " + api_.describe(r);
+  copies_ = api_.enable(kMemcpy) == kCuptiSuccess;
+  sets_ = api_.enable(kMemset) == kCuptiSuccess;
+  const int32_t result = api_.enable(kConcurrentKernel);
+  if (result == kCuptiSuccess) return {};
+  if (copies_) api_.disable(kMemcpy);
+  if (sets_) api_.disable(kMemset);
+  return "CUPTI does not trace kernels: " + api_.describe(result);
+}
+
+void WindowRunner::disable_kinds() {
+  api_.disable(kConcurrentKernel);
+  if (copies_) api_.disable(kMemcpy);
+  if (sets_) api_.disable(kMemset);
+}
+
+size_t WindowRunner::drain() {
+  size_t buffers = 0;
+  pool_.drain([&](uint8_t *buffer, size_t valid_size) {
+    reader_.read(api_, buffer, valid_size, store_);
+    ++buffers;
+  });
+  return buffers;
+}
+
+void WindowRunner::wait(uint32_t duration_ms, WindowReport &report, const Pause &pause) {
+  const uint64_t until_ns = steady_now_ns() + duration_ms * uint64_t{1'000'000};
+  for (uint64_t now_ns = steady_now_ns(); now_ns < until_ns; now_ns = steady_now_ns()) {
+    const uint64_t left_ms = (until_ns - now_ns) / 1'000'000 + 1;
+    const bool told_to_end = pause(static_cast<uint32_t>(std::min<uint64_t>(left_ms, kPollMs)));
+    drain();
+    report.ended_early = told_to_end || store_.nearly_full() || pool_.free_main() == 0;
+    if (report.ended_early) return;
+  }
+}
+
+// Never forced: a forced flush returns records without stamps (M21). None of our locks is held meanwhile.
+void WindowRunner::collect(WindowReport &report, const Pause &pause) {
+  uint32_t silent = 0;
+  for (uint32_t round = 0; round < kFlushRounds && silent < kSilentRounds; ++round) {
+    {
+      Stopwatch watch(report.flush_ns);
+      api_.flush_all(0);
+    }
+    silent = drain() == 0 ? silent + 1 : 0;
+    if (pool_.outstanding() == 0) break;
+    pause(kFlushWaitMs);
+  }
+  size_t dropped = 0;
+  if (api_.dropped_records(nullptr, 0, &dropped) == kCuptiSuccess) report.cupti_dropped = dropped;
+}
+
+WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std::atomic<uint32_t> &live,
+                               const Pause &pause) {
+  WindowReport report;
+  report.graph_level = graph_level_;
+  pool_.begin_window();
+  reader_.reset();
+  store_.clear();
+  BufferTraffic &traffic = buffer_traffic();
+  const uint64_t refused = traffic.refused + traffic.overflow, foreign = traffic.foreign, requested = traffic.requested;
+  report.start_unix_ns = unix_now_ns();
+  if (graph_level_) {
+    report.edges.enabled_ns = last_end_ns_;
+    wait(duration_ms, report, pause);
+    api_.register_callbacks(on_buffer_requested, on_buffer_completed);  // somebody may have taken them (M5)
+    last_end_ns_ = report.edges.disabled_ns = cupti_now_ns(api_);
+  } else {
+    report.edges.enabled_ns = cupti_now_ns(api_);
+    {
+      Stopwatch watch(report.enable_ns);
+      report.refused = enable_kinds();
+    }
+    if (!report.refused.empty()) return report;
+    live.store(1, std::memory_order_relaxed);
+    wait(duration_ms, report, pause);
+    live.store(0, std::memory_order_relaxed);
+    report.edges.disabled_ns = cupti_now_ns(api_);
+    Stopwatch watch(report.disable_ns);
+    disable_kinds();
+  }
+  report.end_unix_ns = unix_now_ns();
+  collect(report, pause);
+  report.edges.flushed_ns = cupti_now_ns(api_);
+  report.read = reader_.counts();
+  report.buffers_refused = traffic.refused + traffic.overflow - refused;
+  report.buffers_foreign = traffic.foreign - foreign;
+  report.buffers_lost = pool_.lost();
+  const auto seen = marks_within(marks, report);
+  report.marks = seen.size();
+  report.calibration = sum_calibration(reader_.calibration());
+  report.devices = analyse(store_.begin(), store_.size(), report.edges, seen);
+  add_doubts(report, seen, traffic.requested - requested);
+  store_.clear();
+  pool_.trim();
+  return report;
+}
+
+}  // namespace replaywatch::tracer

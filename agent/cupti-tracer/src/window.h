@@ -1,0 +1,56 @@
+// One window: kernel records on, wait, off, flush, read. Runs on the helper thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "buffer_pool.h"
+#include "cupti_api.h"
+#include "record_reader.h"
+#include "record_store.h"
+#include "step_marks.h"
+#include "window_report.h"
+
+namespace replaywatch::tracer {
+
+// Waits some milliseconds; true when the window must end now.
+using Pause = std::function<bool(uint32_t wait_ms)>;
+
+class WindowRunner {
+ public:
+  // Loads CUPTI and maps the memory. Returns why not, or an empty text. Idempotent.
+  std::string open();
+  const CuptiApi &api() const { return api_; }
+
+  // Graph-level records for the life of the process. Returns why not, or an empty text.
+  std::string enable_graph_level();
+  bool graph_level() const { return graph_level_; }
+
+  // A window of at most `duration_ms`. `live` is 1 while kernels are recorded.
+  WindowReport run(uint32_t duration_ms, const StepMarks &marks, std::atomic<uint32_t> &live, const Pause &pause);
+
+ private:
+  std::string enable_kinds();
+  void disable_kinds();
+  void wait(uint32_t duration_ms, WindowReport &report, const Pause &pause);
+  void collect(WindowReport &report, const Pause &pause);
+  size_t drain();
+
+  CuptiApi api_;
+  bool open_ = false;
+  bool graph_level_ = false;
+  bool copies_ = false, sets_ = false;  // kinds that are enabled beside kernels
+  uint64_t last_end_ns_ = 0;            // graph level: where the stretch before this one ended
+  BufferPool pool_;
+  RecordStore store_;
+  RecordReader reader_;
+};
+
+// CLOCK_REALTIME, which is CUPTI's default clock on Linux.
+uint64_t unix_now_ns();
+
+// The gaps and durations of calibration kernels.
+CalibrationRecords sum_calibration(std::vector<Record> &records);
+
+}  // namespace replaywatch::tracer

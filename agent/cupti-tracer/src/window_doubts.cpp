@@ -1,0 +1,42 @@
+#include "window_doubts.h"
+
+#include <algorithm>
+#include <string>
+
+namespace replaywatch::tracer {
+namespace {
+
+constexpr size_t kEnoughMarks = 3;
+constexpr uint64_t kSilentShare = 4;  // records that end this fraction of the window before the last step
+
+uint64_t last_record_ns(const WindowReport &report, const std::vector<StepMark> &marks) {
+  uint64_t last_ns = marks.front().unix_ns;
+  for (const DeviceReport &device : report.devices) last_ns = std::max(last_ns, device.last_start_ns);
+  return last_ns;
+}
+
+}  // namespace
+
+void add_doubts(WindowReport &report, const std::vector<StepMark> &marks, uint64_t buffers_requested) {
+  const uint64_t dropped = report.buffers_refused;
+  if (report.read.foreign_records != 0 || report.buffers_foreign != 0) {
+    report.yielded = true;
+    report.reasons.push_back("another CUPTI client is recording (activity kind " +
+                             std::to_string(report.read.foreign_kind) + "); windows stop to leave CUPTI to it");
+  }
+  if (dropped != 0)
+    report.reasons.push_back("no buffer was free " + std::to_string(dropped) + " times; CUPTI dropped records");
+  if (report.read.store_full != 0) report.reasons.push_back("the table of records was full before the window ended");
+  if (report.graph_level || marks.size() < kEnoughMarks) return;
+  if (report.read.records == 0) {
+    report.reasons.push_back(
+        std::to_string(marks.size()) + " steps ran and no kernel was recorded: another CUPTI client " +
+        (buffers_requested == 0 ? "took the buffer callbacks or switched kernel tracing off" : "emptied the buffers"));
+    return;
+  }
+  const uint64_t silent_ns = (report.edges.disabled_ns - report.edges.enabled_ns) / kSilentShare;
+  if (last_record_ns(report, marks) + silent_ns < marks.back().unix_ns)
+    report.reasons.push_back("kernel records end before the steps do: another CUPTI client took over in the window");
+}
+
+}  // namespace replaywatch::tracer
