@@ -63,9 +63,9 @@ class IncidentTracker:
             self._open.setdefault(workload_id, {})[detector] = incident
             self._holds.setdefault(workload_id, {})[detector] = Hold(incident.severity)
 
-    def open_severities(self) -> Counter[Severity]:
+    def open_severities(self) -> Counter[str]:
         """Incidents that are not closed, by severity."""
-        return Counter(i.severity for incidents in self._open.values() for i in incidents.values())
+        return Counter[str](i.severity for incidents in self._open.values() for i in incidents.values())
 
     def workload_ids(self) -> set[str]:
         """Workloads with an incident that is not closed."""

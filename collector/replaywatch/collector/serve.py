@@ -1,0 +1,138 @@
+"""Serving a collector: until a signal comes, or in a thread of another program."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from replaywatch.collector.app import assemble
+from replaywatch.collector.collector import Collector
+from replaywatch.collector.detection import Judge
+from replaywatch.collector.options import CollectorOptions
+from replaywatch.contract.errors import ConfigurationError, StoreError
+from replaywatch.detectors.judge import judge as judge_with_all
+
+LOG = logging.getLogger("replaywatch.collector")
+LOOPBACK: Final = ("127.", "::1", "localhost")
+
+
+class CollectorHandle:
+    """A collector that serves in a thread. `url` is where it is reached."""
+
+    def __init__(self, collector: Collector, server: uvicorn.Server, bound: socket.socket, url: str) -> None:
+        self.url = url
+        self.collector = collector
+        self._server = server
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(server.serve(sockets=[bound])), name="replaywatch-web", daemon=True
+        )
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Start serving. Raises: StoreError when the server ends at once."""
+        self.collector.start()
+        self._thread.start()
+        while not self._server.started:
+            if not self._thread.is_alive():
+                self.collector.stop()
+                raise StoreError("the web server did not start; see the log")
+            time.sleep(0.005)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Answer what is being answered, then stop; done within 2 s. Safe to call twice."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self._server.should_exit = True
+        self._thread.join(0.8)
+        self._server.force_exit = True
+        self._thread.join(0.4)
+        self.collector.stop()
+
+
+def start_in_thread(
+    options: CollectorOptions,
+    *,
+    judge: Judge = judge_with_all,
+    clock: Callable[[], int] = time.time_ns,
+    jitter: Callable[[], float] = random.random,
+) -> CollectorHandle:
+    """A collector that serves until its handle is stopped.
+
+    Raises: ConfigurationError for options that cannot work, StoreError for a store that cannot be used.
+    """
+    bound = _bind(options.host, options.port)
+    try:
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        url = f"http://{host}:{bound.getsockname()[1]}"
+        collector = assemble(options, url, judge, clock, jitter)
+    except BaseException:
+        bound.close()
+        raise
+    config = uvicorn.Config(
+        collector.web,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        ws="none",
+    )
+    handle = CollectorHandle(collector, uvicorn.Server(config), bound, url)
+    handle.start()
+    return handle
+
+
+def run(options: CollectorOptions, *, told: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; `told` is called with the address once it answers. Main thread only.
+
+    Raises: ConfigurationError, StoreError.
+    """
+    stopping = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        handle = start_in_thread(options)
+        _warn_if_open(options)
+        LOG.info("the collector serves at %s and stores in %s", handle.url, handle.collector.store.address)
+        if told is not None:
+            told(handle.url)
+        while not stopping.wait(0.5) and handle.is_alive:
+            pass
+        handle.stop()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host} port {port} ({error.strerror or error}); choose another --host or --port"
+        ) from None
+
+
+def _warn_if_open(options: CollectorOptions) -> None:
+    if not options.host.startswith(LOOPBACK) and options.token is None and options.token_file is None:
+        LOG.warning("anybody who reaches %s may send batches; set a token", options.host)

@@ -1,0 +1,90 @@
+"""Numbers and times as people read them on the page."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Final
+
+VERDICT_WORDS: Final = {
+    "finding": "finding",
+    "healthy": "healthy",
+    "warming_up": "warming up",
+    "blind": "cannot see",
+    "stale": "silent",
+}
+NOTHING: Final = "–"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a percentage: one decimal below 10 %."""
+    if ratio is None:
+        return NOTHING
+    value = ratio * 100
+    if value == 0 or abs(value) >= 99.95:
+        return f"{value:.0f} %"
+    return f"{value:.1f} %" if abs(value) < 10 or abs(value) > 99 else f"{value:.0f} %"
+
+
+def duration_us(value: float | None) -> str:
+    """Microseconds in the unit that fits."""
+    if value is None:
+        return NOTHING
+    if value >= 1e6:
+        return f"{value / 1e6:.2f} s"
+    if value >= 1000:
+        return f"{value / 1000:.2f} ms" if value < 100_000 else f"{value / 1000:.0f} ms"
+    return f"{value:.0f} µs"
+
+
+def size_bytes(value: int | None) -> str:
+    """Bytes in binary units."""
+    if value is None:
+        return NOTHING
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def gpus(value: float) -> str:
+    """GPU equivalents."""
+    return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
+
+
+def count(value: float | None) -> str:
+    """A count with thin groups."""
+    return NOTHING if value is None else f"{value:,.0f}".replace(",", " ")
+
+
+def span(ns: int) -> str:
+    """A length of time in its two largest units."""
+    seconds = max(0, ns) // 10**9
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s" if seconds < 600 else f"{seconds // 60} min"
+    if seconds < 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
+
+
+def ago(then_ns: int, now_ns: int) -> str:
+    """How long ago something was."""
+    return "now" if now_ns - then_ns < 2 * 10**9 else f"{span(now_ns - then_ns)} ago"
+
+
+def clock_text(unix_ns: int, with_date: bool = False) -> str:
+    """Time of day in UTC."""
+    stamp = datetime.fromtimestamp(unix_ns // 10**9, timezone.utc)
+    return stamp.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S")
+
+
+def evidence_value(value: object) -> str:
+    """A number of evidence without false precision."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
+        return count(value)
+    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
