@@ -126,7 +126,7 @@ def conclude(run: EngineRun, line: LogLine, still_written: bool) -> str | None:
         graphs = "while graphs were captured" if run.capturing else "before it served"
         run.observe(
             "process_died",
-            f"the log ends inside the start-up, {stage}, {graphs}, with no reason given (a kill for memory leaves no line)",
+            f"the log ends inside the start-up, {stage}, {graphs}, with no reason given",
             line,
         )
         run.died = True

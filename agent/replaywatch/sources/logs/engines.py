@@ -14,8 +14,8 @@ Reader = Callable[[LogLine, EngineRun], bool]
 
 # Only lines with one of these words can say something; the others are passed over unread.
 INTERESTING = re.compile(
-    r"[Gg]raph|GRAPH| batch,|server_args=|config: |non-default args|Error|Exception|Interrupt|Traceback|[Dd]ied|crash"
-    r"|[Ss]eg(?:fault|mentation)|SIG(?:TERM|INT|QUIT|KILL)|[Ss]hut|[Mm]emory|[Vv]ersion|startup complete|fired up"
+    r"[Gg]raph|GRAPH| batch,|server_args=|config: |non-default args|Error|[Ee]xception|Interrupt|Traceback|[Dd]ied"
+    r"|crash|[Ss]eg(?:fault|mentation)|SIG(?:TERM|INT|QUIT|KILL)|[Ss]hut|[Mm]emory|[Vv]ersion|startup complete|fired up"
     r"|init engine|throughput|Captur|max_running_requests|max_batch_size|LLM|llama|ggml|GGML|TRT|text_generation"
     r"|[Bb]ackend|Model Runner|torch\.compile|distinct sizes|exit ?code|signal|build: |Device \d|host_step_time"
     r"|model_id|%\||\|\s*\d+\s*\||Load|load|listening|slots are idle|Connected|shard|Uvicorn|Init torch|function="
@@ -54,7 +54,7 @@ _SIGNS: tuple[tuple[re.Pattern[str], Engine], ...] = (
     (
         re.compile(
             r"\bggml_|\bllama_(?:model|context|new_context|kv_cache|perf)|CUDA Graph id \d+ reused"
-            r"|disabling CUDA graphs due"
+            r"|disabling CUDA graphs due|^build: \d+ \([0-9a-f]+\) with"
         ),
         "llama.cpp",
     ),

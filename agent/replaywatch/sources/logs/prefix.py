@@ -112,6 +112,12 @@ def _ranks(line: LogLine, text: str) -> None:
             line.replica = int(number)
 
 
+def _stamp(line: LogLine, stamp_ns: int | None) -> None:
+    """The outermost stamp wins: the carrier's knows its zone and is on every line."""
+    if line.stamp_ns is None:
+        line.stamp_ns = stamp_ns
+
+
 def _json(line: LogLine, clock: Clock) -> bool:
     try:
         record = json.loads(line.message)
@@ -125,7 +131,7 @@ def _json(line: LogLine, clock: Clock) -> bool:
     if message is None:
         return False
     stamp = _first(sources, "timestamp", "time", "asctime", "ts", "@timestamp", "datetime")
-    line.stamp_ns = (clock.iso(stamp) if stamp else None) or line.stamp_ns
+    _stamp(line, clock.iso(stamp) if stamp else None)
     line.level = _first(sources, "level", "levelname", "severity") or line.level
     kubernetes = record.get("kubernetes")
     if isinstance(kubernetes, dict):
@@ -170,19 +176,19 @@ def _vllm(line: LogLine, clock: Clock) -> bool:
     if match is None:
         return False
     line.style, line.level, line.where = "vllm", match["level"], match["where"]
-    line.stamp_ns = clock.undated(int(match["month"]), int(match["day"]), match["time"]) or line.stamp_ns
+    _stamp(line, clock.undated(int(match["month"]), int(match["day"]), match["time"]))
     return _rest(line, match)
 
 
 def _bracket(line: LogLine, clock: Clock) -> bool:
     if match := _SGLANG.match(line.message):
         line.style = "sglang"
-        line.stamp_ns = clock.dated(int(match[1]), int(match[2]), int(match[3]), match[4]) or line.stamp_ns
+        _stamp(line, clock.dated(int(match[1]), int(match[2]), int(match[3]), match[4]))
         _ranks(line, match["ranks"])
         return _rest(line, match)
     if match := _TRTLLM.match(line.message):
         line.style, line.level = "trtllm", _LEVELS.get(match[5], match[5])
-        line.stamp_ns = clock.dated(int(match[3]), int(match[1]), int(match[2]), match[4]) or line.stamp_ns
+        _stamp(line, clock.dated(int(match[3]), int(match[1]), int(match[2]), match[4]))
         line.rank = int(match[6]) if match[6] else line.rank
         return _rest(line, match)
     if match := _POD.match(line.message):
@@ -202,7 +208,7 @@ def _torch(line: LogLine, clock: Clock) -> bool:
         line.style = "torch"
     line.where, line.level = match["where"], _LEVELS.get(match["level"])
     line.rank = int(match["rank"]) if match["rank"] else line.rank
-    line.stamp_ns = clock.undated(int(match["month"]), int(match["day"]), match["time"]) or line.stamp_ns
+    _stamp(line, clock.undated(int(match["month"]), int(match["day"]), match["time"]))
     return _rest(line, match)
 
 
@@ -210,7 +216,7 @@ def _iso(line: LogLine, clock: Clock) -> bool:
     match = _ISO.match(line.message)
     if match is None:
         return False
-    line.stamp_ns = clock.iso(match[1]) or line.stamp_ns
+    _stamp(line, clock.iso(match[1]))
     line.partial = match[3] == "P"
     _rest(line, match)
     if rest := _SYSLOG_REST.match(line.message):
@@ -230,7 +236,7 @@ def _syslog(line: LogLine, clock: Clock) -> bool:
     month = clock.month_name(match[1]) if match else None
     if match is None or month is None:
         return False
-    line.stamp_ns = clock.undated(month, int(match[2]), match[3]) or line.stamp_ns
+    _stamp(line, clock.undated(month, int(match[2]), match[3]))
     line.pid = int(match[6]) if match[6] else line.pid
     return _rest(line, match)
 

@@ -118,7 +118,8 @@ class LogReader:
         run = item.run
         window = replace(item.window, workload=run.workload(self.source, item.part, item.rank))
         blind = self._blind.get(id(run))
-        if blind is None and not run.dispatch_seen and item.part[0] is None:
+        off = run.config.graphs_enabled is False
+        if blind is None and not run.dispatch_seen and not off and item.part[0] is None:
             advice = DISPATCH_ADVICE.get(run.engine, "run the process under the probe")
             blind = BlindSpot("dispatch", f"the log does not say how steps were dispatched: {advice}")
         return replace(window, blind=tuple(dict.fromkeys((*window.blind, blind)))) if blind else window

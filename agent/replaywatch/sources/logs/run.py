@@ -51,7 +51,7 @@ class EngineRun:
     opened_ns: int | None = None
     _leader: int | None = None
     _tallies: dict[Part, dict[int, Tally]] = field(default_factory=dict)
-    _reporters: dict[tuple[str, str], tuple[str | None, int | None]] = field(default_factory=dict)
+    _reporters: dict[tuple[str, str], tuple[str | None, int | None, str | None]] = field(default_factory=dict)
 
     def tally(self, line: LogLine, phase: Phase | None = None, component: str | None = None) -> Tally:
         """Where to count what a line says."""
@@ -72,11 +72,11 @@ class EngineRun:
     def observe(self, kind: str, detail: str, line: LogLine, *, where: str | None = None) -> None:
         """Count an observation unless another process already speaks of the same."""
         key = (kind, detail)
-        reporter = (line.process, line.rank)
-        if self._reporters.setdefault(key, reporter) != reporter:
+        process, rank, first_where = self._reporters.setdefault(key, (line.process, line.rank, where or line.where))
+        if (process, rank) != (line.process, line.rank):
             return
         lanes = self._tallies.setdefault((None, self.main_phase), {})
-        lanes.setdefault(0, Tally()).observe(kind, detail, where or line.where)
+        lanes.setdefault(0, Tally()).observe(kind, detail, where or first_where)
 
     def configure(self, phase: Phase | None = None, **changes: object) -> None:
         """Change fields of the configuration, of one phase where phases are configured apart."""

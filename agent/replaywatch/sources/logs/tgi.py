@@ -74,7 +74,7 @@ def _facts(line: LogLine, run: EngineRun) -> bool:
     elif _SHUTDOWN.search(line.message):
         run.stopping = True
     elif _READY.search(line.message):
-        if run.planned_graphs and not run.ready:
+        if run.planned_graphs and not run.ready and run.config.graphs_enabled:
             run.tally(line).captured(run.planned_graphs)
         run.serving()
     elif match := _MILESTONE.search(line.message):

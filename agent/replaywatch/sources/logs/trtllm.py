@@ -11,7 +11,10 @@ from replaywatch.sources.logs.run import EngineRun
 
 _CONFIG = re.compile(r"cuda_graph_config=(?P<value>None|[\w.]*CudaGraphConfig\((?P<args>.*)|\{.*)")
 _OLD_CONFIG = re.compile(r"PyTorchConfig\((?P<args>.*)")
-_MAX_BATCH = re.compile(r"(?<![\w.])max_batch_size=(\d+)(?!.*CudaGraphConfig\()")
+_MAX_BATCH = re.compile(r"(?<![\w.])max_batch_size=\d+")
+_ADMITTED = re.compile(r"(?<![\w.])max_batch_size=(\d+)")
+_GRAPH_CONFIG = re.compile(r"CudaGraphConfig\([^)]*\)")
+_MODEL = re.compile(r"LLM Args: .*?\bmodel='(?P<model>[^']+)'")
 _COUNT = re.compile(r"Creating CUDA graph instances for (?P<n>\d+) batch sizes")
 _WARMUP = re.compile(
     r"Run generation[- ]only CUDA graph warmup(?: \(\w+\))? for batch size=(?P<bs>\d+), draft_len=(?P<draft>\d+)"
@@ -80,7 +83,13 @@ def _take_old_config(match: re.Match[str], line: LogLine, run: EngineRun) -> Non
 
 
 def _take_max_batch(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
-    run.configure(max_batch_size=int(match[1]))
+    admitted = _ADMITTED.search(_GRAPH_CONFIG.sub("", line.message))
+    if admitted:
+        run.configure(max_batch_size=int(admitted[1]))
+
+
+def _take_model(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
+    run.identify(model_name=match["model"])
 
 
 def _take_count(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
@@ -150,6 +159,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Take], ...] = (
     (_CONFIG, _take_config),
     (_OLD_CONFIG, _take_old_config),
     (_MAX_BATCH, _take_max_batch),
+    (_MODEL, _take_model),
     (_COUNT, _take_count),
     (_SKIPPED, _take_skipped),
     (_TOO_LARGE, _take_too_large),

@@ -273,8 +273,9 @@ def _take_step(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
     if mode is None:
         return
     tokens = int(match["n"])
-    size = int(match["reqs"]) if match["reqs"] else tokens if _decode_like(tokens, run) else None
-    run.tally(line).step(mode, size=size, fallback=_fallback(mode, tokens, run))
+    fallback = _fallback(mode, tokens, run)
+    sequences = int(match["reqs"]) if match["reqs"] else None if run.config.speculative_tokens else tokens
+    run.tally(line).step(mode, size=_size(sequences, tokens, fallback, run), fallback=fallback)
 
 
 def _take_row(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
@@ -282,8 +283,9 @@ def _take_row(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
     run.serving()
     mode, real, padded, count = _MODES[match["mode"]], int(match["real"]), int(match["padded"]), int(match["count"])
     tally = run.tally(line)
-    size = real if _decode_like(real, run) and not run.config.speculative_tokens else None
-    tally.step(mode, count, size=size, fallback=_fallback(mode, real, run))
+    fallback = _fallback(mode, real, run)
+    sequences = None if run.config.speculative_tokens else real
+    tally.step(mode, count, size=_size(sequences, real, fallback, run), fallback=fallback)
     tally.tokens(real, padded, count)
 
 
@@ -291,6 +293,11 @@ def _decode_like(tokens: int, run: EngineRun) -> bool:
     """Whether a step of so many tokens can be a decode step, one token (and its drafts) a sequence."""
     width = 1 + (run.config.speculative_tokens or 0)
     return tokens <= (run.config.max_batch_size or _DEFAULT_MAX_SEQUENCES) * width
+
+
+def _size(sequences: int | None, tokens: int, fallback: str | None, run: EngineRun) -> int | None:
+    """Sequences of a step, where its tokens can be those of a decode step."""
+    return None if fallback == "prefill_by_design" or not _decode_like(tokens, run) else sequences
 
 
 def _fallback(mode: Mode, tokens: int, run: EngineRun) -> str | None:
@@ -303,7 +310,9 @@ def _fallback(mode: Mode, tokens: int, run: EngineRun) -> str | None:
         return "prefill_by_design"
     if config.ceiling is not None and tokens > config.ceiling:
         return "above_ceiling"
-    return "prefill_by_design" if config.resolved_mode == "FULL_DECODE_ONLY" else "no_matching_graph"
+    if config.resolved_mode == "FULL_DECODE_ONLY":
+        return "prefill_by_design"
+    return "ranks_disagree" if (config.data_parallel_size or 1) > 1 else "no_matching_graph"
 
 
 def _take_table_setting(match: re.Match[str], line: LogLine, run: EngineRun) -> None:

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import pytest
+
+from sources.logs.support import kinds, ours, read_text, seen, whole
+
+GB = 1 << 30
+
+
+def test_sglang_decode_past_the_ceiling_is_eager_for_that_reason() -> None:
+    recording = read_text(ours("sglang-old.log"))
+    decode = whole(recording, phase="decode")
+    assert decode.dispatch.steps == {"full": 1, "eager": 2}
+    assert decode.dispatch.fallbacks == {"above_ceiling": 2}
+    assert decode.dispatch.eager_batch_sizes == {6: 2}
+    config = recording.configs[decode.config_id or ""]
+    assert (config.ceiling, config.max_batch_size, config.capture_unit) == (4, 4096, "sequences")
+
+
+def test_sglang_ranks_that_repeat_a_capture_count_once() -> None:
+    decode = whole(read_text(ours("sglang-old.log")), phase="decode")
+    assert decode.dispatch.captures == {"ok": 3}
+    assert decode.timing.capture is not None
+    assert decode.timing.capture.sum == 6_300_000_000
+    assert decode.memory.pool_bytes == round(0.93 * GB)
+
+
+def test_sglang_sums_over_data_parallel_attention() -> None:
+    text = (
+        ours("sglang-old.log")
+        .replace("dp_size=1", "dp_size=4, enable_dp_attention=True")
+        .replace("#running-req: 6", "#running-req: 2")
+    )
+    decode = [w for w in read_text(text).windows if w.workload.phase == "decode" and w.dispatch.steps]
+    assert {w.dispatch.fallbacks and tuple(w.dispatch.fallbacks) for w in decode} == {("above_ceiling",)}
+
+
+def test_sglang_failed_capture_is_failure_memory_and_death() -> None:
+    recording = read_text(ours("sglang-capture-failed.log"))
+    assert {"capture_failed", "out_of_memory", "process_died"} <= kinds(recording)
+    assert whole(recording, phase="decode").dispatch.captures == {"failed": 1}
+
+
+def test_sglang_flag_that_disables_graphs_is_named() -> None:
+    text = ours("sglang-old.log").replace("disable_cuda_graph=False", "disable_cuda_graph=True")
+    text = "".join(line for line in text.splitlines(True) if "Captur" not in line).replace(
+        "graph: True", "graph: False"
+    )
+    recording = read_text(text)
+    decode = whole(recording, phase="decode")
+    config = recording.configs[decode.config_id or ""]
+    assert (config.graphs_enabled, config.enforced_by) == (False, "flag --disable-cuda-graph")
+    assert decode.dispatch.fallbacks == {"forced_eager": 3}
+
+
+def test_sglang_reason_against_prefill_graphs_stays_with_prefill() -> None:
+    text = ours("sglang-old.log") + "[2026-11-29 10:02:00 TP0] Disable prefill CUDA graph because LoRA is enabled\n"
+    recording = read_text(text)
+    prefill = whole(recording, phase="prefill")
+    assert seen(prefill, "graphs_disabled")
+    assert recording.configs[prefill.config_id or ""].mode_reason == "LoRA is enabled"
+    assert not seen(whole(recording, phase="decode"), "graphs_disabled")
+
+
+def test_trtllm_captures_sizes_and_step_times() -> None:
+    recording = read_text(ours("trtllm.log"))
+    window = whole(recording)
+    config = recording.configs[window.config_id or ""]
+    assert (config.capture_sizes, config.max_batch_size, config.padding) == ((1, 2, 64), 128, True)
+    assert window.dispatch.captures == {"ok": 2}
+    assert window.timing.step_period is not None
+    assert window.timing.step_period.sum == 11_500_000
+    assert seen(window, "sizes_dropped")
+    assert window.blind[0].signal == "dispatch"
+    assert window.workload.model_name == "acme/llama-8b"
+
+
+def test_trtllm_without_a_graph_configuration_is_off() -> None:
+    recording = read_text(ours("trtllm-off.log"))
+    config = recording.configs[whole(recording).config_id or ""]
+    assert (config.graphs_enabled, config.max_batch_size) == (False, 32)
+    assert seen(whole(recording), "graphs_disabled")
+
+
+def test_llama_cpp_says_that_graphs_are_off_for_good() -> None:
+    recording = read_text(ours("llama-cpp-2024.log"))
+    window = whole(recording)
+    assert window.dispatch.fallbacks == {"prefill_by_design": 2, "rerecord_limit": 1}
+    assert window.dispatch.updates == {"failed": 1}
+    assert recording.configs[window.config_id or ""].graphs_enabled is False
+    assert [o.detail for o in seen(window, "graphs_disabled")] == [
+        "disabling CUDA graphs due to too many consecutive updates"
+    ]
+    assert recording.fingerprints[window.fingerprint_id or ""].gpu_model == "NVIDIA GeForce RTX 4090"
+    assert recording.fingerprints[window.fingerprint_id or ""].engine_version == "3719 (7239ce6b)"
+
+
+def test_llama_cpp_reused_graphs_are_replays() -> None:
+    window = whole(read_text(ours("llama-cpp-2026.log")))
+    assert window.dispatch.steps == {"full": 2}
+    assert (window.dispatch.replays, window.dispatch.captures) == (2, {"ok": 1})
+
+
+def test_llama_cpp_flood_is_counted_not_repeated() -> None:
+    line = "ggml_backend_cuda_graph_compute: disabling CUDA graphs due to GPU architecture\n"
+    window = whole(read_text(line * 5000))
+    (observation,) = window.observations
+    assert (observation.kind, observation.count) == ("graphs_disabled", 5000)
+
+
+@pytest.mark.parametrize("name", ["tgi.log", "tgi.json.log"])
+def test_tgi_sizes_come_from_text_and_from_json(name: str) -> None:
+    recording = read_text(ours(name))
+    window = whole(recording)
+    config = recording.configs[window.config_id or ""]
+    assert (config.graphs_enabled, config.capture_sizes) == (True, (1, 2, 4, 8, 16, 32))
+    assert window.dispatch.captures == {"ok": 6}
+    assert window.end_ns - window.start_ns > 2_900_000_000
+
+
+def test_tgi_failed_warm_up_leaves_graphs_off() -> None:
+    recording = read_text(ours("tgi-failed.log"))
+    assert whole(recording).dispatch.captures == {"failed": 1}
+    assert recording.configs[whole(recording).config_id or ""].graphs_enabled is False
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["Cuda Graphs are disabled (CUDA_GRAPHS=[]).", "Bitsandbytes doesn't work with cuda graphs, deactivating them"],
+)
+def test_tgi_without_graphs_says_why(sentence: str) -> None:
+    recording = read_text(f"2025-07-04T12:35:04.406208Z  INFO text_generation_launcher: {sentence}\n")
+    assert seen(whole(recording), "graphs_disabled")
+    assert recording.configs[whole(recording).config_id or ""].mode_reason
+
+
+def test_transformers_counts_the_graphs_it_creates() -> None:
+    recording = read_text(ours("transformers.log"))
+    assert whole(recording).workload.engine == "transformers"
+    assert whole(recording).dispatch.captures == {"ok": 2}
+
+
+def test_inductor_skips_are_counted_with_the_frame_they_come_from() -> None:
+    window = whole(read_text(ours("torch-compile.log")))
+    skips = {o.detail: o for o in seen(window, "inductor_skip")}
+    assert skips["mutated inputs (36 instances)"].count == 3
+    assert skips["mutated inputs (36 instances)"].where == "dia/layers.py:431"
+    assert "disabling cudagraphs due to incompatible op aten._local_scalar_dense.default" in skips
+    assert "re-recording limit 128 exceeded due to static input data pointer changed" in skips
+    assert seen(window, "dynamic_shapes")[0].detail.count("9 distinct") == 1
+    assert seen(window, "inductor_rerecord")
+    assert window.dispatch.captures == {"ok": 1}
+    assert window.dispatch.steps is None
+
+
+def test_inductor_lines_inside_an_engine_belong_to_it() -> None:
+    recording = read_text(ours("vllm-metrics.log") + ours("torch-compile.log"))
+    assert {w.workload.engine for w in recording.windows} == {"vllm"}
+    assert "inductor_skip" in kinds(recording)

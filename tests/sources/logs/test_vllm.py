@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+
+from replaywatch.contract.window import Window
+from sources.logs.support import kinds, ours, read_text, seen, whole
+
+CONFIG = "(EngineCore pid=42) INFO 11-20 09:00:09 [core.py:114] Initializing a V1 LLM engine (v0.25.1) with config: "
+
+
+def test_json_configuration_of_0_9_is_piecewise() -> None:
+    recording = read_text(ours("vllm-0.9.log"))
+    window = whole(recording)
+    config = recording.configs[window.config_id or ""]
+    assert (config.resolved_mode, config.capture_sizes, config.compile_mode) == (
+        "PIECEWISE",
+        (1, 2, 4, 8, 16),
+        "level 3",
+    )
+    assert (config.max_batch_size, config.capture_unit) == (64, "tokens")
+    assert recording.fingerprints[window.fingerprint_id or ""].engine_version == "0.9.1"
+    assert window.dispatch.captures == {"ok": 5}
+    assert window.timing.capture is not None
+    assert window.timing.capture.sum == 1_000_000_000
+
+
+def test_running_requests_stand_in_for_batch_sizes() -> None:
+    window = whole(read_text(ours("vllm-0.9.log")))
+    assert window.dispatch.batch_sizes == {24: 1}
+    assert window.dispatch.steps is None
+
+
+def test_enforce_eager_names_who_asked() -> None:
+    recording = read_text(ours("vllm-0.33-eager.log"))
+    window = whole(recording)
+    config = recording.configs[window.config_id or ""]
+    assert (config.requested_mode, config.resolved_mode, config.graphs_enabled) == ("NONE", "NONE", False)
+    assert config.enforced_by == "flag --enforce-eager"
+    assert [o.detail for o in seen(window, "graphs_disabled")] == [
+        "enforce_eager is set: torch.compile and CUDA graphs are off",
+        "CUDA graph capture was skipped: cudagraph_mode is NONE",
+    ]
+    assert window.blind == ()
+
+
+def test_eager_that_nobody_asked_for_on_the_command_line_is_told_apart() -> None:
+    text = "".join(line for line in ours("vllm-0.33-eager.log").splitlines(True) if "non-default" not in line)
+    recording = read_text(text)
+    assert recording.configs[whole(recording).config_id or ""].enforced_by == "configuration: enforce_eager"
+
+
+def test_metrics_table_gives_steps_tokens_and_why_not() -> None:
+    window = whole(read_text(ours("vllm-metrics.log")))
+    assert window.dispatch.steps == {"eager": 604, "full": 300, "piecewise": 20}
+    assert window.dispatch.fallbacks == {"above_ceiling": 600, "prefill_by_design": 4}
+    assert window.dispatch.eager_batch_sizes == {48: 600}
+    assert window.dispatch.real_tokens == 48 * 600 + 9 * 300 + 30 * 20 + 2048 * 4
+    assert window.dispatch.padded_tokens == 48 * 600 + 16 * 300 + 32 * 20 + 2048 * 4
+    assert window.blind == ()
+
+
+def test_debug_lines_of_tensor_parallel_workers_count_once() -> None:
+    window = whole(read_text(ours("vllm-debug.log")))
+    assert window.dispatch.steps == {"eager": 1, "full": 2}
+    assert window.dispatch.fallbacks == {"prefill_by_design": 1}
+    assert window.dispatch.captures == {"ok": 4}
+    assert window.workload.rank is None
+
+
+def test_rank_that_contradicts_the_others_is_a_workload_of_its_own() -> None:
+    lines = ours("vllm-debug.log").splitlines(True)
+    text = "".join(
+        line.replace("cudagraph_mode: FULL", "cudagraph_mode: NONE").replace("CUDAGraphMode.FULL,", "NONE,")
+        if "TP1" in line
+        else line
+        for line in lines
+        if "num_tokens=6" not in line
+    )
+    steps = {w.workload.rank: w.dispatch.steps for w in read_text(text).windows}
+    assert steps == {None: {"full": 2}, 1: {"eager": 2}}
+
+
+def test_data_parallel_replicas_are_workloads_of_their_own() -> None:
+    windows: dict[int | None, Window] = {w.workload.rank: w for w in read_text(ours("vllm-dp2.log")).windows}
+    assert sorted(r for r in windows if r is not None) == [0, 1]
+    assert windows[0].dispatch.steps == {"full": 1}
+    assert windows[1].dispatch.steps == {"eager": 1}
+    assert windows[1].dispatch.fallbacks == {"ranks_disagree": 1}
+    assert (windows[0].workload.pid, windows[1].workload.pid) == (42, 43)
+
+
+def test_out_of_memory_in_the_capture_is_failure_memory_and_death() -> None:
+    recording = read_text(ours("vllm-tp2-oom.log"))
+    assert {"out_of_memory", "capture_failed", "process_died"} <= kinds(recording)
+    window = whole(recording)
+    assert window.dispatch.captures == {"failed": 1}
+    assert seen(window, "process_died")[0].detail == "worker process died"
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_every_sentence_about_a_change_of_mode_is_understood(number: int) -> None:
+    sentence = ours("vllm-modes.log").splitlines()[number]
+    line = f"(EngineCore pid=42) WARNING 11-20 09:00:10 [compilation.py:1341] {sentence}\n"
+    expected = [
+        "FULL_AND_PIECEWISE",
+        "PIECEWISE",
+        "NONE",
+        "PIECEWISE",
+        "NONE",
+        "FULL",
+        "PIECEWISE",
+        "FULL_DECODE_ONLY",
+        "PIECEWISE",
+        "NONE",
+        "NONE",
+        "NONE",
+        "FULL_DECODE_ONLY",
+        "NONE",
+    ][number]
+    recording = read_text(line)
+    config = recording.configs[whole(recording).config_id or ""]
+    assert config.resolved_mode == expected
+    assert config.mode_reason
+    assert kinds(recording) <= {"mode_downgrade", "graphs_disabled"}
+    assert kinds(recording)
+
+
+def test_capped_capture_sizes_are_dropped_and_named() -> None:
+    text = CONFIG + (
+        "model='m', compilation_config={'cudagraph_mode': <CUDAGraphMode.FULL: 2>, "
+        "'cudagraph_capture_sizes': [1, 256, 352, 512], 'max_cudagraph_capture_size': 512}\n"
+        "(EngineCore pid=42) WARNING 11-20 09:00:10 [compilation.py:1233] Capping cudagraph capture sizes from max 512 "
+        "to 352 to fit Mamba cache blocks (361 blocks available). This limits the maximum batch size.\n"
+    )
+    recording = read_text(text)
+    assert recording.configs[whole(recording).config_id or ""].capture_sizes == (1, 256, 352)
+    assert seen(whole(recording), "sizes_dropped")
+
+
+def test_other_overridings_are_not_taken_for_modes() -> None:
+    text = (
+        CONFIG + "model='m', compilation_config={'cudagraph_mode': 2}\n"
+        "(EngineCore pid=42) INFO 11-20 09:00:10 [speculative.py:10] Overriding draft model len from 10 to 5\n"
+    )
+    recording = read_text(text)
+    assert recording.configs[whole(recording).config_id or ""].resolved_mode == "FULL"
+    assert "mode_downgrade" not in kinds(recording)
+
+
+def test_restart_in_one_file_begins_a_new_run() -> None:
+    first = ours("vllm-tp2-oom.log").replace("pid=42", "pid=41")
+    recording = read_text(first + ours("vllm-metrics.log"))
+    by_pid = {w.workload.pid: w for w in recording.windows}
+    assert set(by_pid) == {41, 42}
+    assert seen(by_pid[41], "process_died")
+    assert not seen(by_pid[42], "process_died")
+
+
+def test_model_that_still_starts_is_not_dead() -> None:
+    from replaywatch.sources.logs import LogReader
+    from sources.logs.support import WRITTEN_NS
+
+    reader = LogReader("live.log")
+    reader.feed("".join(ours("vllm-metrics.log").splitlines(True)[:4]), WRITTEN_NS)
+    reader.finish(WRITTEN_NS, still_written=True)
+    recording = reader.take()
+    assert "process_died" not in kinds(recording)
+    assert any("still starting" in b.reason for w in recording.windows for b in w.blind)
