@@ -49,12 +49,19 @@ _EXCEPTION = re.compile(
 )
 # Other exceptions may quote what users sent.
 _TELLING = re.compile(r"^(?:RuntimeError|Exception|torch\.\w[\w.]*|.*OutOfMemoryError|.*EngineDeadError)$")
+# One look decides whether any of the patterns here can match.
+_SIGNS = re.compile(
+    r"[Mm]emory|Error|Exception|Interrupt|Exit|captur|[Gg]raph capture|died|fail|exception|[Ss]ig|SIG|exit ?code|[Ss]eg"
+    r"|[Ff]atal|GGML_ASSERT|ggml_abort|terminate|Shutting|shutdown|[Gg]raceful|ShardCannotStart|initializing model"
+)
 _ADVICE = re.compile(r"If out-of-memory error occurs|Possible solutions|consider decreasing")
 
 
 def read(line: LogLine, run: EngineRun) -> bool:
     """Take what a line says of a failure; False when it says nothing."""
     message = line.message
+    if not _SIGNS.search(message):
+        return False
     if _ADVICE.search(message):
         return False
     if _SHUTDOWN.search(message) and not run.died:

@@ -18,7 +18,8 @@ INTERESTING = re.compile(
     r"|crash|[Ss]eg(?:fault|mentation)|SIG(?:TERM|INT|QUIT|KILL)|[Ss]hut|[Mm]emory|[Vv]ersion|startup complete|fired up"
     r"|init engine|throughput|Captur|max_running_requests|max_batch_size|LLM|llama|ggml|GGML|TRT|text_generation"
     r"|[Bb]ackend|Model Runner|torch\.compile|distinct sizes|exit ?code|signal|build: |Device \d|host_step_time"
-    r"|model_id|%\||\|\s*\d+\s*\||Load|load|listening|slots are idle|Connected|shard|Uvicorn|Init torch|function="
+    r"|model_id|%\||\|\s*\d+\s*\||Load(?:ing weights| weight)|Model loading|to load model"
+    r"|listening|slots are idle|Connected|shard|Uvicorn|Init torch|function="
     r"|general\.name|Mode: |Warming|Starting|profiling|aborted|Args \{"
 )
 _STYLES: Mapping[str, Engine] = {

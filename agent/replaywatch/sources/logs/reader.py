@@ -132,6 +132,9 @@ class LogReader:
                 place.last.quiet_lines += 1
             return
         peeled = peel(text, self._clock)
+        if "\n" not in peeled.message and "\r" not in peeled.message:
+            self._message(peeled, now_ns)
+            return
         for message in peeled.message.replace("\r", "\n").split("\n"):
             if message.strip() or not peeled.message:
                 self._message(replace(peeled, message=message), now_ns)
@@ -240,6 +243,7 @@ class LogReader:
         known = (
             place.skips.read(line, run)
             or bars.read(line, run)
+            or ("%|" in line.message and "Error" not in line.message)  # a bar of something else
             or (reader is not None and reader(line, run))
             or crashes.read(line, run)
         )
