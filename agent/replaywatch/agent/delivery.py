@@ -72,7 +72,7 @@ class Delivery:
 
     def _answer_text(self, answer: httpx.Response, deadline_s: float) -> str:
         parts, size = [], 0
-        for part in answer.iter_bytes(4096):
+        for part in answer.iter_bytes():  # as they come, so that a trickle meets the deadline
             parts.append(part)
             size += len(part)
             if size >= MAX_ANSWER_BYTES:

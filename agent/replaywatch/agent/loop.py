@@ -1,4 +1,4 @@
-"""The agent's loop: receive, admit, complete, show, spool. Shipping, devices, witnesses and /metrics have own threads."""
+"""The loop: receive, admit, complete, show, spool. All else that takes time has threads of its own."""
 
 from __future__ import annotations
 

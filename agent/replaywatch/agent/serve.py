@@ -38,7 +38,7 @@ from replaywatch.agent.spool_folder import SpoolFolder
 
 log = logging.getLogger("replaywatch.agent")
 # A stop is done within two seconds: the threads share this time, and what hangs is left behind.
-STOP_SECONDS: Final = 1.5
+STOP_SECONDS: Final = 1.2
 STUCK_NS: Final = 30 * 10**9
 
 

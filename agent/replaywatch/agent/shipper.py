@@ -46,8 +46,6 @@ class Shipper:
         self._spool.wake()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-        if not self._thread.is_alive():
-            self._delivery.close()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -55,6 +53,7 @@ class Shipper:
             segment = self._spool.next(IDLE_SECONDS)
             if segment is not None and not self._stop.is_set():
                 self._stop.wait(self._ship(segment))
+        self._delivery.close()
 
     def _ship(self, segment: Segment) -> float:
         """Send a segment once; how many seconds to wait before the next."""

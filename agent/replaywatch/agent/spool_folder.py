@@ -47,13 +47,18 @@ class SpoolFolder:
             raise ConfigurationError(f"another agent uses the spool folder {path}; give each its own") from None
 
     def recover(self) -> list[Segment]:
-        """What an earlier agent left, oldest first; its open segment is sealed as far as it is whole."""
+        """What an earlier agent left, oldest first; its open segment is sealed as far as it is whole.
+
+        Halves whose whole is still there were never sent, so they are deleted: the whole may be taken this time.
+        """
+        named = [(p, m) for p in sorted(self._path.iterdir()) if (m := _NAME.fullmatch(p.name))]
+        keys = {match[2] for _, match in named}
         found = []
-        for path in sorted(self._path.iterdir()):
-            match = _NAME.fullmatch(path.name)
-            if match is None or (segment := self._recovered(path, match)) is None:
-                continue
-            found.append(segment)
+        for path, match in named:
+            if match[2].rpartition("-")[0] in keys:
+                self.delete(path)
+            elif segment := self._recovered(path, match):
+                found.append(segment)
         return found
 
     def create(self, key: str, begun_ns: int) -> Path:
