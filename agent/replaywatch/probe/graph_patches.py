@@ -18,21 +18,20 @@ from replaywatch.probe.slots import MASK, Recorders
 
 
 class GraphPatches:
-    """Makes the wrappers; `official` says that torch's own hooks tell of begun and ended captures and replays."""
+    """Makes the wrappers; `official` says that torch's own hook tells of captures that begin."""
 
     def __init__(self, ledger: GraphLedger, timer: ReplayTimer, sight: Sight, nodes: NodeCounter) -> None:
         self._ledger, self._timer, self._sight, self._nodes = ledger, timer, sight, nodes
 
-    def place(self, patches: PatchSet, kind: Any, official: bool) -> None:
-        """Wrap the methods of the class `kind`."""
-        begin, end = (self.begin_failures, self.end_failures) if official else (self.capture_begin, self.capture_end)
+    def place(self, patches: PatchSet, kind: Any, official: bool) -> bool:
+        """Wrap the methods of the class `kind`; False where its replays cannot be seen that way."""
+        begin = self.begin_failures if official else self.capture_begin
         patches.wrap(kind, "capture_begin", "graph captures", begin)
-        patches.wrap(kind, "capture_end", "graph captures", end)
+        patches.wrap(kind, "capture_end", "graph captures", self.capture_end)
         patches.wrap(kind, "reset", "graph resets", self.reset)
         if "instantiate" in vars(kind):  # from torch 2.9 on
             patches.wrap(kind, "instantiate", "graph instantiations", self.instantiate)
-        if not official:
-            patches.wrap(kind, "replay", "graph replays", self.replay)
+        return patches.wrap(kind, "replay", "graph replays", self.replay)
 
     def replay(self, original: Function, on: Switch) -> Function:
         """The hot path: one look-up, two clock readings, one row of a ring; under 1 us (measured by the benchmark)."""
@@ -62,10 +61,7 @@ class GraphPatches:
                 slot = ledger.slots.get(id(self)) or unknown(self)
                 slot.replays += 1
                 row = recorder.n
-                at = row & mask
-                recorder.starts[at] = begin_ns
-                recorder.durations[at] = clock() - begin_ns
-                recorder.graphs[at] = slot.number
+                recorder.rows[row & mask] = (begin_ns, clock(), slot.number)
                 recorder.n = row + 1
             except Exception as error:  # the probe's border
                 on.off()
@@ -144,24 +140,6 @@ class GraphPatches:
                 raise
 
         return capture_begin
-
-    def end_failures(self, original: Function, on: Switch) -> Function:
-        """Where the official hooks run before the capture is wholly over: how long it took, or that it failed."""
-        ledger, sight, nodes = self._ledger, self._sight, self._nodes
-
-        def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not on:
-                return original(self, *args, **kwargs)
-            _guarded(sight, on, "graph nodes", nodes.count, ledger.slots.get(id(self)))
-            try:
-                result = original(self, *args, **kwargs)
-            except BaseException as error:
-                _guarded(sight, on, "graph captures", ledger.capture_failed, self, error, "capture_end")
-                raise
-            _guarded(sight, on, "graph captures", ledger.capture_ended, self)
-            return result
-
-        return capture_end
 
     def instantiate(self, original: Function, on: Switch) -> Function:
         """Times instantiations that Python sees (torch 2.9 and later)."""

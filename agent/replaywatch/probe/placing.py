@@ -43,8 +43,10 @@ def place_graphs(session: Session, module: ModuleType) -> None:
         return
     official = official_hooks.available(module)
     if official:
-        session.official.place(module)
-    session.graph_patches.place(session.patches, kind, official)
+        session.official.place_captures(module)
+    if not session.graph_patches.place(session.patches, kind, official) and official:
+        session.official.place_replays(module)
+        session.sight.clear("graph replays")
 
 
 def when_cuda_starts(session: Session, module: Any) -> None:

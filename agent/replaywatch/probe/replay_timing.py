@@ -97,10 +97,7 @@ class ReplayTimer:
         end_ns = perf_counter_ns()
         slot = self._ledger.slots.get(id(graph)) or self._ledger.unknown(graph)
         slot.replays += 1
-        at = recorder.n & MASK
-        recorder.starts[at] = begin_ns
-        recorder.durations[at] = end_ns - begin_ns
-        recorder.graphs[at] = slot.number
+        recorder.rows[recorder.n & MASK] = (begin_ns, end_ns, slot.number)
         recorder.n += 1
         if sample is not None:
             sample.end.record()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 RING = 1024
 MASK = RING - 1
+Row = tuple[int, int, int]
 
 
 class GraphSlot:
@@ -52,24 +52,20 @@ class GraphSlot:
 class Recorder:
     """What one thread did: a ring of its latest replays, and where its next timed replay stands.
 
-    Shape: row i of the rings is replay i modulo RING: start and host duration in nanoseconds, number of the graph.
+    Shape: row i modulo RING is replay i: start and end on the host in nanoseconds, number of the graph. A row is one
+    tuple, so a reader never meets half of one; each new row frees an old one, so nothing accumulates.
     """
 
     __slots__ = (
-        "__weakref__", "begin_ns", "durations", "error", "graphs", "last_start_ns", "left", "n", "previous", "read",
-        "sample", "starts", "step_start_ns", "still", "stream", "thread_id", "timing",
+        "__weakref__", "last_start_ns", "left", "n", "previous", "read", "rows", "sample", "step_start_ns", "still",
+        "stream", "thread_id",
     )  # fmt: skip
 
     def __init__(self, left: int) -> None:
-        self.starts = array("q", bytes(8 * RING))
-        self.durations = array("q", bytes(8 * RING))
-        self.graphs = array("q", bytes(8 * RING))
+        self.rows: list[Row] = [(0, 0, 0)] * RING
         self.n = 0
         self.read = 0
         self.left = left
-        self.begin_ns = 0
-        self.error: BaseException | None = None
-        self.timing: Any = None
         self.sample: Any = None
         self.stream: Any = None
         self.thread_id = threading.get_ident()
@@ -95,6 +91,11 @@ class Recorders:
         self._all = [*[r for r in self._all if r() is not None][-255:], weakref.ref(recorder)]
         self._on_new()
         return recorder
+
+    def here(self) -> Recorder:
+        """The calling thread's recorder."""
+        recorder: Recorder | None = getattr(self.local, "recorder", None)
+        return recorder or self.new()
 
     def alive(self) -> list[Recorder]:
         """Recorders of the threads that still run."""

@@ -7,10 +7,8 @@ that switch graphs are read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import platform
 from typing import Any
 
 from replaywatch.probe import workload
@@ -38,6 +36,8 @@ _EMPTY: dict[str, Any] = {"settings": {}, "environment": {}}
 
 def digest(fields: tuple[str, ...], record: dict[str, Any]) -> str:
     """Id of a record: the digest of all its fields, 16 hexadecimal digits."""
+    import hashlib  # 3 ms where torch has not loaded it; by the first window it has
+
     whole = {name: record.get(name, _EMPTY.get(name)) for name in fields}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -45,6 +45,8 @@ def digest(fields: tuple[str, ...], record: dict[str, Any]) -> str:
 
 def fingerprint(model_name: str | None) -> dict[str, Any]:
     """What decides how fast the same work runs; fields that are not known yet are absent."""
+    import platform
+
     torch = loaded("torch")
     engine_module = workload.engine_module()
     fields = {
@@ -96,4 +98,4 @@ def _host_cpu() -> str | None:
                     return line.partition(":")[2].strip()[:128]
     except OSError:
         pass
-    return platform.machine() or None
+    return None

@@ -14,7 +14,7 @@ from replaywatch.probe.slots import MASK, RING, GraphSlot, Recorder
 
 # Rows worked on per thread and drain: keeps the helper below about 0.5 ms of interpreter time a drain.
 MAX_ROWS = 512
-# The writer may be in the middle of the oldest rows while they are read.
+# The writer may lap the oldest rows while they are read.
 MARGIN = 64
 MIN_SEEN = 8
 CONTINUES_RATIO = 0.9
@@ -39,16 +39,15 @@ class StepFinder:
         if first > recorder.read:
             recorder.previous, recorder.step_start_ns = None, 0
         for row in range(first, written):
-            at = row & MASK
-            start_ns = recorder.starts[at]
-            self.launch_call.add(recorder.durations[at])
-            slot = slots.get(recorder.graphs[at])
+            start_ns, end_ns, number = recorder.rows[row & MASK]
+            self.launch_call.add(end_ns - start_ns)
+            slot = slots.get(number)
             if slot is None:
                 recorder.previous, recorder.step_start_ns = None, 0
                 continue
             self._row(recorder, slot, start_ns)
         if written > recorder.read:
-            recorder.last_start_ns = recorder.starts[(written - 1) & MASK]
+            recorder.last_start_ns = recorder.rows[(written - 1) & MASK][0]
         recorder.read = written
 
     def _row(self, recorder: Recorder, slot: GraphSlot, start_ns: int) -> None:

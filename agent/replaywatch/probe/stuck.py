@@ -14,7 +14,7 @@ from replaywatch.probe.driver import relax_capture_mode
 from replaywatch.probe.ledger import GraphLedger
 from replaywatch.probe.replay_timing import stuck_text
 from replaywatch.probe.sight import Sight
-from replaywatch.probe.slots import Recorder
+from replaywatch.probe.slots import MASK, Recorder
 
 
 class StuckWatch:
@@ -50,7 +50,7 @@ class StuckWatch:
         return True
 
     def _report(self, recorder: Recorder, now_ns: int) -> None:
-        number = recorder.graphs[(recorder.n - 1) % len(recorder.graphs)]
+        number = recorder.rows[(recorder.n - 1) & MASK][2]
         slot = self._ledger.by_number.get(number)
         text = stuck_text(number, slot, now_ns - recorder.last_start_ns)
         self._sight.observe("replay_stuck", text, "the thread stands still and its stream has unfinished work")

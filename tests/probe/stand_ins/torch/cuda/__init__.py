@@ -1,0 +1,80 @@
+import threading
+import time
+
+from torch import device
+
+_initialization_lock = threading.Lock()
+_queued_calls = []
+reserved_bytes = 1 << 20
+
+
+def is_initialized():
+    return device.initialised
+
+
+def _lazy_call(callable, **kwargs):
+    with _initialization_lock:
+        if is_initialized():
+            callable()
+        else:
+            _queued_calls.append(callable)
+
+
+def init():
+    if device.initialised:
+        return
+    device.initialised = True
+    for call in _queued_calls:
+        call()
+
+
+def current_device():
+    return 0
+
+
+def memory_reserved():
+    return reserved_bytes
+
+
+def get_device_properties(index):
+    class Properties:
+        name = "Simulated device"
+        uuid = "00000000-0000-0000-0000-000000000000"
+
+    return Properties()
+
+
+def is_current_stream_capturing():
+    return device.stream() in device.capturing_streams
+
+
+class Stream:
+    stream_id = 0
+
+    def query(self):
+        return time.perf_counter_ns() >= device.busy_until_ns.get(0, 0)
+
+
+def current_stream():
+    return Stream()
+
+
+class Event:
+    def __init__(self, enable_timing=False):
+        self.at_ns = None
+
+    def record(self):
+        assert not is_current_stream_capturing(), "an event was recorded into a capture"
+        self.at_ns = device.end_of_work_ns()
+
+    def query(self):
+        if device.capturing_streams:
+            device.queries_while_capturing.append(self)
+        return time.perf_counter_ns() >= self.at_ns
+
+    def elapsed_time(self, end):
+        return (end.at_ns - self.at_ns) / 1e6
+
+
+from torch.cuda.graphs import CUDAGraph as CUDAGraph  # noqa: E402
+from torch.cuda.graphs import graph as graph  # noqa: E402

@@ -1,0 +1,215 @@
+"""Counts are exact, on every torch generation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from probe.harness import GENERATIONS, Listener, pythons, run, seen
+
+START = "import replaywatch.probe as probe; probe.start()\n"
+GRAPHS = """
+import torch
+torch.cuda.init()
+def captured(**options):
+    made = torch.cuda.CUDAGraph(**options)
+    with torch.cuda.graph(made):
+        pass
+    return made
+"""
+
+
+@pytest.mark.parametrize("torch", GENERATIONS)
+@pytest.mark.parametrize("first", ["probe first", "torch first"])
+def test_replays_captures_and_destroys_are_exact(torch: str, first: str, tmp_path: Path) -> None:
+    begin = START + GRAPHS if first == "probe first" else GRAPHS + START
+    window = seen(
+        begin
+        + """
+graphs = [captured() for _ in range(5)]
+for at, made in enumerate(graphs):
+    for _ in range(100 * at + 7):
+        made.replay()
+graphs[1].reset()
+del graphs[2], made
+""",
+        tmp_path,
+        torch,
+    )
+    dispatch = window.dispatch
+    assert dispatch.replays == 5 * 7 + 100 * (1 + 2 + 3 + 4)
+    assert dispatch.captures == {"ok": 5}
+    assert dispatch.instantiations == 5
+    assert dispatch.destroys == 2
+    assert dispatch.live_graphs == 3
+    assert dispatch.unused_graphs == 0
+    assert window.timing.capture is not None
+    assert window.timing.capture.count == 5
+    assert window.timing.graph_launch_call is not None
+    assert {b.signal for b in window.blind} == {"graph nodes"}, window.blind
+
+
+@pytest.mark.parametrize("torch", ["2.9", "2.13", "2.14"])
+def test_a_kept_graph_counts_as_instantiated_once_it_is(torch: str, tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+asked, unasked, never = (captured(keep_graph=True) for _ in range(3))
+asked.instantiate()
+for _ in range(3):
+    asked.replay(), unasked.replay()
+""",
+        tmp_path,
+        torch,
+    )
+    assert window.dispatch.captures == {"ok": 3}
+    assert window.dispatch.instantiations == 2
+    assert window.dispatch.unused_graphs == 1
+
+
+@pytest.mark.parametrize("torch", GENERATIONS)
+def test_failing_calls_are_counted_by_error_and_raised_untouched(torch: str, tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+from torch import device
+good = captured()
+first = device.error(700, "an illegal memory access was encountered")
+device.fail["replay"] = first
+try:
+    good.replay()
+except RuntimeError as error:
+    assert error is first
+device.fail["capture_end"] = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+try:
+    captured()
+except RuntimeError:
+    pass
+device.fail["capture_begin"] = RuntimeError("CUDA error: out of memory")
+try:
+    captured()
+except RuntimeError:
+    pass
+try:
+    raise ValueError("the caller handles an error while it replays")
+except ValueError:
+    good.replay()
+""",
+        tmp_path,
+        torch,
+    )
+    assert window.dispatch.replays == 1
+    assert window.dispatch.captures == {"ok": 1, "failed": 2}
+    assert window.dispatch.failed_calls == {
+        "cudaErrorIllegalAddress": 1,
+        "cudaErrorStreamCaptureInvalidated": 1,
+        "cudaErrorMemoryAllocation": 1,
+    }
+    kinds = {o.kind: o.detail for o in window.observations}
+    assert kinds["graph_call_failed"] == "replay: cudaErrorIllegalAddress"
+    assert "capture_failed" in kinds
+
+
+def test_an_abandoned_capture_is_a_failed_one(tmp_path: Path) -> None:
+    window = seen(START + GRAPHS + "made = torch.cuda.CUDAGraph(); made.capture_begin(); del made\n", tmp_path)
+    assert window.dispatch.captures == {"failed": 1}
+    assert window.dispatch.failed_calls == {"abandoned": 1}
+
+
+def test_throwaway_captures_are_labelled_and_are_not_unused(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+with probe.throwaway():
+    kept = captured()
+also = captured()
+also.replay()
+""",
+        tmp_path,
+    )
+    assert window.dispatch.captures == {"throwaway": 1, "ok": 1}
+    assert window.dispatch.unused_graphs == 0
+
+
+def test_graphs_captured_before_the_probe_are_counted_from_then_on(tmp_path: Path) -> None:
+    window = seen(
+        GRAPHS + "old = captured(); old.replay()\n" + START + "old.replay(); old.replay()\n",
+        tmp_path,
+    )
+    assert window.dispatch.replays == 2
+    assert window.dispatch.captures == {}
+    assert window.dispatch.live_graphs == 1
+
+
+def test_counts_of_many_threads_are_exact(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+import sys, threading
+sys.setswitchinterval(1e-6)
+shared = captured()
+own = [captured() for _ in range(4)]
+def work(mine):
+    for _ in range(2000):
+        shared.replay()
+        mine.replay()
+threads = [threading.Thread(target=work, args=(mine,)) for mine in own]
+[t.start() for t in threads]
+[t.join() for t in threads]
+""",
+        tmp_path,
+    )
+    assert window.dispatch.replays == 4 * 2 * 2000
+
+
+def test_pool_bytes_are_told_by_owner(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+def grow(by, **options):
+    made = torch.cuda.CUDAGraph(**options)
+    with torch.cuda.graph(made):
+        torch.cuda.reserved_bytes += by
+    return made
+used, unused, gone = grow(1000), grow(200), grow(30)
+used.replay()
+del gone
+""",
+        tmp_path,
+    )
+    assert window.memory.pool_bytes == 1200
+    assert window.memory.unused_bytes == 200
+    assert window.memory.by_owner == {"user": 1200}
+
+
+@pytest.mark.parametrize("owner", ["vllm", "sglang", "transformers"])
+def test_the_owner_is_the_engine_that_captured(owner: str, tmp_path: Path) -> None:
+    package = tmp_path / owner
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "runner.py").write_text(
+        "import torch\ndef capture():\n    made = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(made):\n        torch.cuda.reserved_bytes += 10\n    return made\n"
+    )
+    window = seen(
+        START + GRAPHS + f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        f"from {owner}.runner import capture\nmade = capture()\n",
+        tmp_path,
+    )
+    assert window.memory.by_owner == {owner: 10}
+    assert window.workload.engine == owner
+
+
+@pytest.mark.parametrize("python", pythons() or [pytest.param("", marks=pytest.mark.skip("no other interpreter"))])
+def test_every_interpreter_counts_the_same(python: str, tmp_path: Path) -> None:
+    code = START + GRAPHS + "made = captured()\nfor _ in range(1234):\n    made.replay()\nprobe.stop()\n"
+    with Listener(tmp_path / "agent.sock") as listener:
+        run(code, listener, "2.13", python)
+        assert sum(json.loads(f)["windows"][0]["dispatch"]["replays"] for f in listener.frames()) == 1234
