@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from replaywatch.collector.answers import document, problem
 from replaywatch.collector.detection import Detection
-from replaywatch.collector.documents import Document, time_text, view_document
+from replaywatch.collector.documents import Document, finding_document, time_text, view_document
 from replaywatch.collector.incidents import Incident, IncidentEvent, find_incident, find_incidents
 from replaywatch.collector.series import Point, extent, read_series
 from replaywatch.collector.store import Store
@@ -63,7 +63,7 @@ class ReadApi:
             raise ConfigurationError(f"state must be one of {', '.join(STATES)}")
         limit = _number(request, "limit", 100, LIMIT_MAX)
         workload = request.query_params.get("workload")
-        found = await run_in_threadpool(self._incidents, states, workload, limit)
+        found = await run_in_threadpool(self.find_incidents, states, workload, limit)
         return document({"incidents": [incident_document(i) for i in found]})
 
     async def incident(self, request: Request) -> Response:
@@ -76,15 +76,27 @@ class ReadApi:
         return document({**incident_document(incident), "history": history})
 
     def find_incident(self, text: str) -> tuple[Incident, list[IncidentEvent]] | None:
-        """The incident that a path names; None when there is none."""
+        """The incident that a path names, with its history; None when there is none. Raises: StoreError."""
         if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= LAST_ID):
             return None
         with self._store.reading() as session:
-            return find_incident(session, int(text))
+            found = find_incident(session, int(text))
+        return None if found is None else (self._current(found[0]), found[1])
 
-    def _incidents(self, states: tuple[str, ...], workload_id: str | None, limit: int) -> list[Incident]:
+    def find_incidents(self, states: tuple[str, ...], workload_id: str | None, limit: int) -> list[Incident]:
+        """Incidents, those last changed first. Raises: StoreError."""
         with self._store.reading() as session:
-            return find_incidents(session, states=states, workload_id=workload_id, limit=limit)
+            found = find_incidents(session, states=states, workload_id=workload_id, limit=limit)
+        return [self._current(incident) for incident in found]
+
+    def _current(self, incident: Incident) -> Incident:
+        """The incident with what is known now, while it is open and its finding is seen."""
+        view = self._detection.view.by_id.get(incident.workload_id)
+        if view is None or view.is_stale or incident.state != "open":
+            return incident
+        seen = (f for f in view.judgement.findings if f.detector == incident.detector and f.is_fault)
+        finding = next(seen, None)
+        return incident if finding is None else replace(incident, finding=finding_document(finding), is_current=True)
 
     def _series(self, key: str, from_ns: int | None, to_ns: int | None, points: int) -> list[Point] | None:
         with self._store.reading() as session:
@@ -125,6 +137,7 @@ def incident_document(incident: Incident) -> Document:
         "changed": time_text(incident.changed_ns),
         "closed": time_text(incident.closed_ns),
         "finding": incident.finding,
+        "finding_is_current": incident.is_current,
     }
 
 

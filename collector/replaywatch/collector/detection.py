@@ -166,5 +166,5 @@ class Detection:
             lifetime=evidence.lifetime,
             config=evidence.config,
             fingerprint=evidence.fingerprint,
-            trail=tuple(memory.trail),
+            trail=memory.trail.points(),
         )

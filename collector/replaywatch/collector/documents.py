@@ -93,7 +93,7 @@ def view_document(view: WorkloadView) -> Document:
         "is_stale": view.is_stale,
         "first_seen": time_text(view.first_seen_ns),
         "last_seen": time_text(view.last_seen_ns),
-        "cost": cost_document(judgement.estimate),
+        "cost": cost_document(view.estimate),
         "recent": window_document(view.recent),
         "lifetime": window_document(view.lifetime),
         "findings": [finding_document(f) for f in judgement.findings],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
-from replaywatch.contract.verdict import Severity, severity_rank
+from replaywatch.contract.verdict import Estimate, Severity, severity_rank
 from replaywatch.contract.window import Window, Workload
 from replaywatch.detectors.judge import Judgement
 
@@ -42,6 +42,12 @@ class WorkloadView:
     def severity(self) -> Severity:
         """Severity of the judgement; none for a stale workload."""
         return "none" if self.is_stale else self.judgement.severity
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What is recoverable: by the worst fault that says so, else by the judgement as a whole."""
+        faults = (f.estimate for f in self.judgement.findings if f.is_fault and f.estimate is not None)
+        return next(faults, self.judgement.estimate)
 
     @property
     def device(self) -> tuple[str, ...]:
@@ -87,7 +93,7 @@ class FleetView:
             if view.is_stale:
                 continue
             devices.add(view.device)
-            estimate = view.judgement.estimate
+            estimate = view.estimate
             if view.judgement.verdict == "finding" and estimate is not None:
                 ratios = (max(0.0, estimate.ratio), max(0.0, estimate.low), max(0.0, estimate.high))
                 worst[view.device] = max(worst.get(view.device, (0.0, 0.0, 0.0)), ratios)
@@ -96,7 +102,7 @@ class FleetView:
 
 
 def _need(view: WorkloadView) -> tuple[int, int, int, float, str, str]:
-    estimate = view.judgement.estimate
+    estimate = view.estimate
     return (
         1 if view.is_stale else 0,
         -severity_rank(view.severity),

@@ -22,7 +22,7 @@ NOTIFIED: Final = {"opened": "opened", "raised": "raised", "closed": "closed", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """An incident as stored. `finding` is the document of the finding at the last change that had one."""
+    """An incident. `finding` is a document: as of the last change that had one, or as of now when `is_current`."""
 
     id: int
     group_key: str
@@ -36,6 +36,7 @@ class Incident:
     changed_ns: int
     closed_ns: int | None
     finding: Document
+    is_current: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,15 @@ segments rather than every window of the horizon.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, TypeVar
 
+from replaywatch.collector.trail import Trail
 from replaywatch.contract.window import Dispatch, Observation, Window, Workload, merge_windows
 
 SEGMENTS: Final = 8
-TRAIL_POINTS: Final = 60
 KEPT_OBSERVATIONS: Final = 64
 KEPT_KEYS: Final = 128
 Key = TypeVar("Key", str, int)
@@ -28,7 +27,7 @@ class WorkloadMemory:
     inside windows.
 
     `through_serial` is the last stored batch that `lifetime` includes; `is_fresh` says that windows came since the
-    last judgement. Shape: `trail` holds (end_ns, share of steps replayed) of the latest windows that say so.
+    last judgement; `trail` follows the share of steps replayed.
     """
 
     id: str
@@ -40,7 +39,7 @@ class WorkloadMemory:
     is_fresh: bool = False
     is_dirty: bool = False
     segments: dict[int, Window] = field(default_factory=dict)
-    trail: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=TRAIL_POINTS))
+    trail: Trail = field(default_factory=Trail)
 
     def absorb(self, window: Window, received_ns: int, serial: int, horizon_ns: int) -> None:
         """Take in a window that is not part of the lifetime yet, from the batch stored as `serial`."""
@@ -62,7 +61,7 @@ class WorkloadMemory:
             del self.segments[old]
         share = replayed_ratio(window)
         if share is not None:
-            self.trail.append((window.end_ns, share))
+            self.trail.add(window.end_ns, share)
 
     @property
     def recent(self) -> Window | None:

@@ -80,7 +80,7 @@ def workload_families(views: Iterable[WorkloadView]) -> Iterator[MetricFamily]:
         seen.add(labels)
         for verdict in VERDICTS:
             verdicts.add_metric([*labels, verdict], float(view.judgement.verdict == verdict))
-        estimate = view.judgement.estimate
+        estimate = view.estimate
         if estimate is not None:
             for bound, value in (("low", estimate.low), ("estimate", estimate.ratio), ("high", estimate.high)):
                 ratios.add_metric([*labels, bound], value)

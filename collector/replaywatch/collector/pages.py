@@ -20,7 +20,6 @@ from replaywatch.collector.charts import Chart, ladder_chart, mode_chart, share_
 from replaywatch.collector.detection import Detection
 from replaywatch.collector.documents import Document, finding_document
 from replaywatch.collector.fleet import WorkloadView
-from replaywatch.collector.incidents import Incident, find_incidents
 from replaywatch.collector.rows import FleetRow, matches, row_of
 from replaywatch.collector.series import Point, extent, read_series
 from replaywatch.collector.store import Store
@@ -59,7 +58,7 @@ class Pages:
         """`GET /incidents?state=`."""
         state = request.query_params.get("state", "all")
         states = (state,) if state in ("open", "stale", "closed") else ()
-        found = await run_in_threadpool(self._incidents, states, None, PAGE_ROWS)
+        found = await run_in_threadpool(self._api.find_incidents, states, None, PAGE_ROWS)
         return self._render("incidents.html", "incidents", incidents=found, state=state if states else "all")
 
     async def incident(self, request: Request) -> Response:
@@ -68,7 +67,6 @@ class Pages:
         if found is None:
             return self._render("missing.html", "incidents", 404, what="incident")
         incident, events = found
-        live = self._live_finding(incident)
         now_ns = self._detection.view.at_ns
         lasted_ns = max(0, (incident.closed_ns or now_ns) - incident.opened_ns)
         return self._render(
@@ -76,10 +74,9 @@ class Pages:
             "incidents",
             incident=incident,
             events=events,
-            finding=live or _whole(incident.finding),
-            is_live=live is not None,
+            finding=_whole(incident.finding),
             lasted_ns=lasted_ns,
-            lost=_lost(live or incident.finding, lasted_ns),
+            lost=_lost(incident.finding, lasted_ns),
         )
 
     def _fleet(self, query: Mapping[str, str]) -> Response:
@@ -104,7 +101,7 @@ class Pages:
             chosen=len(chosen),
             rows=[row_of(v) for v in chosen[offset : offset + PAGE_ROWS]],
             more=more if len(chosen) > offset + PAGE_ROWS else None,
-            incidents=self._incidents(("open", "stale"), None, PAGE_ROWS),
+            incidents=self._api.find_incidents(("open", "stale"), None, PAGE_ROWS),
         )
 
     def _workload(self, view: WorkloadView, wanted: str | None) -> Response:
@@ -118,7 +115,7 @@ class Pages:
             "workload.html",
             "fleet",
             view=view,
-            estimate=view.judgement.estimate,
+            estimate=view.estimate,
             step_us=row.step_us,
             replayed=row.replayed,
             coverage=view.recent.traced.coverage if view.recent.traced is not None else None,
@@ -130,7 +127,7 @@ class Pages:
             ladder=ladder_chart(dispatch.batch_sizes, dispatch.eager_batch_sizes, view.config),
             ladder_note="" if unit in (None, "sequences") else f"in sequences; the ladder is in {unit}",
             fingerprint=_facts(view.fingerprint),
-            incidents=self._incidents((), view.id, 20),
+            incidents=self._api.find_incidents((), view.id, 20),
         )
 
     def _points(self, workload_id: str, wanted: str | None) -> tuple[str, Sequence[Point]]:
@@ -144,17 +141,6 @@ class Pages:
             name = wanted if wanted in RANGES_NS else fitting
             start = max(first, last - RANGES_NS[name])
             return name, read_series(session, workload_id, start, last + 1, SLICES)
-
-    def _incidents(self, states: tuple[str, ...], workload_id: str | None, limit: int) -> list[Incident]:
-        with self._store.reading() as session:
-            return find_incidents(session, states=states, workload_id=workload_id, limit=limit)
-
-    def _live_finding(self, incident: Incident) -> Document | None:
-        view = self._detection.view.by_id.get(incident.workload_id)
-        if view is None or view.is_stale or incident.state != "open":
-            return None
-        found = (f for f in view.judgement.findings if f.detector == incident.detector and f.is_fault)
-        return next((finding_document(f) for f in found), None)
 
     def _render(self, template: str, section: str, status: int = 200, **content: object) -> HTMLResponse:
         text = self._templates.get_template(template).render(

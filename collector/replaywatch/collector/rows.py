@@ -48,8 +48,8 @@ def row_of(view: WorkloadView) -> FleetRow:
         bar=mode_bar(recent.dispatch.steps),
         steps=recent.dispatch.steps,
         step_us=step_us(view),
-        estimate=judgement.estimate,
-        interval=interval_bar(judgement.estimate) if judgement.estimate is not None else Markup(""),
+        estimate=view.estimate,
+        interval=interval_bar(view.estimate) if view.estimate is not None else Markup(""),
         finding=judgement.findings[0] if judgement.findings else None,
         told=_told(view),
     )
@@ -60,7 +60,7 @@ def step_us(view: WorkloadView) -> float | None:
     period = view.recent.timing.step_period
     if period is not None and period.mean is not None:
         return period.mean / 1000
-    return view.judgement.estimate.step_us if view.judgement.estimate is not None else None
+    return view.estimate.step_us if view.estimate is not None else None
 
 
 def matches(view: WorkloadView, text: str) -> bool:

@@ -13,6 +13,7 @@ VERDICT_WORDS: Final = {
     "stale": "silent",
 }
 NOTHING: Final = "–"
+GAP: Final = "\N{NO-BREAK SPACE}"
 
 
 def percent(ratio: float | None) -> str:
@@ -21,8 +22,8 @@ def percent(ratio: float | None) -> str:
         return NOTHING
     value = ratio * 100
     if value == 0 or abs(value) >= 99.95:
-        return f"{value:.0f} %"
-    return f"{value:.1f} %" if abs(value) < 10 or abs(value) > 99 else f"{value:.0f} %"
+        return f"{value:.0f}{GAP}%"
+    return f"{value:.1f}{GAP}%" if abs(value) < 10 or abs(value) > 99 else f"{value:.0f}{GAP}%"
 
 
 def duration_us(value: float | None) -> str:
@@ -30,10 +31,10 @@ def duration_us(value: float | None) -> str:
     if value is None:
         return NOTHING
     if value >= 1e6:
-        return f"{value / 1e6:.2f} s"
+        return f"{value / 1e6:.2f}{GAP}s"
     if value >= 1000:
-        return f"{value / 1000:.2f} ms" if value < 100_000 else f"{value / 1000:.0f} ms"
-    return f"{value:.0f} µs"
+        return f"{value / 1000:.2f}{GAP}ms" if value < 100_000 else f"{value / 1000:.0f}{GAP}ms"
+    return f"{value:.0f}{GAP}µs"
 
 
 def size_bytes(value: int | None) -> str:
@@ -43,9 +44,9 @@ def size_bytes(value: int | None) -> str:
     amount = float(value)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(amount) < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+            return f"{amount:.0f}{GAP}{unit}" if unit == "B" else f"{amount:.1f}{GAP}{unit}"
         amount /= 1024
-    return f"{amount:.1f} TiB"
+    return f"{amount:.1f}{GAP}TiB"
 
 
 def gpus(value: float) -> str:
@@ -55,7 +56,7 @@ def gpus(value: float) -> str:
 
 def count(value: float | None) -> str:
     """A count with thin groups."""
-    return NOTHING if value is None else f"{value:,.0f}".replace(",", " ")
+    return NOTHING if value is None else f"{value:,.0f}".replace(",", GAP)
 
 
 def span(ns: int) -> str:
