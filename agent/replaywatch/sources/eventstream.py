@@ -74,8 +74,9 @@ class EventStream:
     a complete Chrome trace.
     """
 
-    def __init__(self, path: Path, progress: Progress | None = None) -> None:
+    def __init__(self, path: Path, progress: Progress | None = None, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.path = path
+        self._chunk_bytes = chunk_bytes
         self.metadata: dict[str, Any] = {}
         self.refused = 0
         self._pieces = iter(ByteStream(path, progress))
@@ -91,7 +92,7 @@ class EventStream:
 
     def _open_array(self) -> tuple[bytes, bool]:
         """Bytes after the `[` of the events, and whether they stand inside an object."""
-        data = self._more(b"", CHUNK_BYTES)
+        data = self._more(b"", self._chunk_bytes)
         data = data.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
         if data[:1] == b"[":
             if data[1:].lstrip(_BLANK)[:1] not in (b"{", b"]"):
@@ -105,7 +106,7 @@ class EventStream:
             searched = max(0, len(data) - 64)
             before = len(data)
             if before < MOST_METADATA_BYTES:
-                data = self._more(data, max(CHUNK_BYTES, before))
+                data = self._more(data, max(self._chunk_bytes, before))
             if len(data) == before:
                 raise self._without_events(data)
 
@@ -137,7 +138,7 @@ class EventStream:
     def _events(self, opened: tuple[bytes, bool]) -> Generator[list[Event], None, bytes | None]:
         """Yield chunks; returns what follows the array inside an object, None for a bare list."""
         data, inside_object = opened
-        want = CHUNK_BYTES
+        want = self._chunk_bytes
         while True:
             data = self._more(data, want)
             if data.lstrip(_BLANK)[:1] == b"]":
@@ -154,7 +155,7 @@ class EventStream:
                 continue
             events, data, closed = cut
             yield events
-            want = CHUNK_BYTES
+            want = self._chunk_bytes
             if closed:
                 return data if inside_object else None
 
