@@ -95,9 +95,11 @@ DISPATCH_ADVICE: Mapping[Engine, str] = {
 }
 
 
-def engine_of(line: LogLine) -> Engine | None:
-    """The engine that only can have written this line; None when many could."""
+def engine_of(line: LogLine, known: Engine | None = None) -> Engine | None:
+    """The engine that only can have written this line; None when many could. `known` wrote the lines before it."""
     styled = _STYLES.get(line.style)
+    if styled is not None and styled == known:
+        return styled
     if styled is not None and line.style != "sglang":
         return styled
     for pattern, engine in _SIGNS:

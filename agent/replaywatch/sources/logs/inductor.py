@@ -57,6 +57,8 @@ class SkipReader:
         if self._reason is not None and self._continues(line, run):
             return True
         message = line.message
+        if not is_about(message):
+            return False
         if match := _RERECORD_LIMIT.search(message):
             detail = f"re-recording limit {match['limit']} exceeded due to {match['reason']}"
             run.observe("inductor_skip", detail, line)

@@ -141,7 +141,7 @@ class LogReader:
 
     def _message(self, line: LogLine, now_ns: int) -> None:
         place = self._places.get(line.origin)
-        claimed = engine_of(line)
+        claimed = engine_of(line, place.engine if place is not None else None)
         if place is None:
             if claimed is None:
                 return

@@ -57,9 +57,14 @@ class EngineRun:
         """Where to count what a line says."""
         if self._leader is None:
             self._leader = line.rank
-        lane = self._lane(line)
-        lanes = self._tallies.setdefault((component, phase or self.main_phase), {})
-        return lanes.setdefault(lane, Tally())
+        return self._counted((component, phase or self.main_phase), self._lane(line))
+
+    def _counted(self, part: Part, lane: int) -> Tally:
+        lanes = self._tallies.setdefault(part, {})
+        tally = lanes.get(lane)
+        if tally is None:
+            tally = lanes[lane] = Tally()
+        return tally
 
     def leads(self, line: LogLine) -> bool:
         """Whether a line comes from the rank whose repeated facts count."""
@@ -75,8 +80,7 @@ class EngineRun:
         process, rank, first_where = self._reporters.setdefault(key, (line.process, line.rank, where or line.where))
         if (process, rank) != (line.process, line.rank):
             return
-        lanes = self._tallies.setdefault((None, self.main_phase), {})
-        lanes.setdefault(0, Tally()).observe(kind, detail, where or first_where)
+        self._counted((None, self.main_phase), 0).observe(kind, detail, where or first_where)
 
     def configure(self, phase: Phase | None = None, **changes: object) -> None:
         """Change fields of the configuration, of one phase where phases are configured apart."""
