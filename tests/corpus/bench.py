@@ -13,6 +13,18 @@ T = TypeVar("T")
 Pool = object
 
 
+@dataclass(frozen=True)
+class Replay:
+    """A captured step: calling it replays the graph, whose buffers live as long as `source`."""
+
+    replay: Callable[[], None]
+    source: Callable[[], object]
+
+    def __call__(self) -> None:
+        """Replay."""
+        self.replay()
+
+
 @dataclass
 class Bench:
     """One device, one seed. Under `smoke` every shape is tiny and, on a CPU, a captured step is the step itself."""
@@ -51,14 +63,17 @@ class Bench:
         return torch.cuda.graph_pool_handle() if self.cuda else None
 
     def capture(self, step: Callable[[], None], pool: Pool | None = None, warmups: int = 3) -> Callable[[], None]:
-        """Capture `step` after warm-up on a side stream; the result replays it. Without CUDA it is `step`."""
+        """Capture `step` after warm-up on a side stream; the result replays it. Without CUDA it is `step`.
+
+        The result keeps `step` alive, and with it the static buffers that the graph reads and writes.
+        """
         if not self.cuda:
             return step
         self.warm_on_side_stream(step, warmups)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type]
             step()
-        return graph.replay
+        return Replay(graph.replay, step)
 
     def capture_value(self, make: Callable[[], T], pool: Pool | None = None) -> tuple[Callable[[], None], T]:
         """Capture `make`; the result is the replay and the tensors that each replay writes (kept alive by the caller).
@@ -71,7 +86,7 @@ class Bench:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type]
             value = make()
-        return graph.replay, value
+        return Replay(graph.replay, make), value
 
     def warm_on_side_stream(self, make: Callable[[], object], times: int) -> None:
         """Run outside the default stream before a capture, as PyTorch's notes on graphs ask."""
