@@ -138,7 +138,8 @@ class Timing:
 
     `replay` GPU time of a graph replay; `replay_gap` GPU idle between a replay's end and the next work; `launch_gap`
     GPU idle between two kernels inside a step; `step_period` start to start; `step_by_mode` the same by Mode;
-    `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch.
+    `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch; `host_plan` host
+    time that a kernel library spends on planning a step before it can be launched.
     """
 
     replay: Histogram | None = None
@@ -150,6 +151,7 @@ class Timing:
     instantiate: Histogram | None = None
     launch_call: Histogram | None = None
     graph_launch_call: Histogram | None = None
+    host_plan: Histogram | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

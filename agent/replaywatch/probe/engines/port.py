@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Protocol
 
+from replaywatch.probe.counts import Tally
 from replaywatch.probe.engines.step_clock import StepClock
 from replaywatch.probe.imports import ImportWatch
-from replaywatch.probe.patching import PatchSet, Switch
+from replaywatch.probe.patching import PatchSet, Switch, loaded
 from replaywatch.probe.sight import Sight
 
 
@@ -25,10 +26,12 @@ class Throwaway(Protocol):
 class Port:
     """The probe as adapters see it.
 
-    `record` counts a step (`StepLedger.record`), `captures` labels throw-away captures, `clock` times steps by mode.
+    `record` counts a step (`StepLedger.record`), `captures` labels throw-away captures, `clock` times steps by mode,
+    `plans` holds the host time that engines spend on planning a step before they launch it; `replays_here` counts the
+    replays of the calling thread so far.
     """
 
-    __slots__ = ("captures", "clock", "imports", "record", "sight")
+    __slots__ = ("captures", "clock", "imports", "plans", "record", "replays_here", "sight")
 
     def __init__(
         self,
@@ -36,10 +39,13 @@ class Port:
         imports: ImportWatch,
         record: Callable[..., None],
         captures: Throwaway,
+        replays_here: Callable[[], int] = lambda: 0,
         clock: StepClock | None = None,
     ) -> None:
         self.sight, self.imports, self.record, self.captures = sight, imports, record, captures
+        self.replays_here = replays_here
         self.clock = clock or StepClock()
+        self.plans = Tally()
 
     def step(
         self,
@@ -51,16 +57,35 @@ class Port:
         phase: str | None = None,
         component: str | None = None,
     ) -> None:
-        """Count one step, and time it against the step before. Shape: as `StepLedger.record`."""
+        """Count one step, and time it against the step before. Shape: as `StepLedger.record`.
+
+        Decode steps of the main model are what the process does: they carry no label, so that they share a window with
+        its graphs, kernels and memory. Prefill, mixed batches and other models become windows of their own.
+        """
+        phase = None if phase == "decode" else phase
+        component = None if component == "target" else component
         self.record(mode, batch, real_tokens, padded_tokens, reason, phase, component)
         self.clock.step(mode, phase, component)
+
+    def take_timing(self) -> dict[tuple[str | None, str | None], dict[str, Any]]:
+        """Fields of Timing by component and phase since the last call, in the wire form."""
+        taken = self.clock.take()
+        plans = self.plans.take()
+        if plans is not None:
+            taken.setdefault((None, None), {})["host_plan"] = plans
+        return taken
+
+    def forget(self) -> None:
+        """Start from nothing; a forked child goes its own way."""
+        self.clock.reset()
+        self.plans.clear()
 
 
 class EngineAdapter:
     """Base of the adapters: patches that come off together, facts for the configuration and the workload.
 
-    A subclass sets `name` (the contract's Engine) and lists in `watched` the modules that it hooks, each with the method
-    that does so once the module is there.
+    A subclass sets `name` (the contract's Engine) and lists in `watched` the modules that it hooks, each with the
+    method that does so once the module is there.
     """
 
     name = "unknown"
@@ -70,6 +95,7 @@ class EngineAdapter:
         self.patches = PatchSet(port.sight)
         self._config: dict[str, Any] = {}
         self._workload: dict[str, Any] = {}
+        self._memory: dict[str, int] = {}
         self._placed = False
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
@@ -83,11 +109,20 @@ class EngineAdapter:
         self._placed = True
         for name, hook in self.watched().items():
             self.port.imports.on(name, hook)
+            module = loaded(name)
+            if module is not None and not _still_loading(module):
+                self._at_once(name, module, hook)
 
     def remove(self) -> None:
         """Take the hooks off. Modules that are imported later are not hooked any more."""
         self._placed = False
         self.patches.remove()
+
+    def _at_once(self, name: str, module: ModuleType, hook: Callable[[ModuleType], None]) -> None:
+        try:
+            hook(module)
+        except Exception as error:  # the probe's border
+            self.port.sight.fault(f"hooks of {name}", error)
 
     def config(self) -> dict[str, Any]:
         """Fields of EngineConfig in the wire form, as far as they are known by now."""
@@ -96,6 +131,10 @@ class EngineAdapter:
     def workload(self) -> dict[str, Any]:
         """Fields of Workload that the engine knows best: model_name, rank."""
         return dict(self._workload)
+
+    def memory(self) -> dict[str, int]:
+        """Fields of GraphMemory as the engine measured them: estimated_bytes, and pool_bytes as a second witness."""
+        return dict(self._memory)
 
     def know(self, **fields: Any) -> None:
         """Keep fields of the configuration; None leaves what was known."""
@@ -113,3 +152,7 @@ class EngineAdapter:
             on.off()
             self.port.sight.fault(hook, error)
             return None
+
+
+def _still_loading(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

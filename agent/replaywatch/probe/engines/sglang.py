@@ -1,0 +1,111 @@
+"""The SGLang adapter: one hook on the model runner's step, one on each draft runner's decision, by name.
+
+`ModelRunner._forward_raw` has carried the same name and answer (`can_run_graph`) from 0.5.9 to 0.5.23, across the old
+CudaGraphRunner and the new Decode- and PrefillCudaGraphRunner; only the reasons are read from what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from replaywatch.probe.engines import sglang_config, sglang_reasons
+from replaywatch.probe.engines.port import EngineAdapter, Port
+from replaywatch.probe.patching import Function, Switch
+
+RUNNER = "sglang.srt.model_executor.model_runner"
+# Module and class of the draft models' runners, whose `can_run_graph` (to 0.5.11 `can_run`) decides.
+DRAFTS = {
+    "sglang.srt.speculative.eagle_draft_cuda_graph_runner": "EAGLEDraftCudaGraphRunner",
+    "sglang.srt.speculative.eagle_draft_extend_cuda_graph_runner": "EAGLEDraftExtendCudaGraphRunner",
+    "sglang.srt.speculative.multi_layer_eagle_draft_extend_cuda_graph_runner": (
+        "MultiLayerEagleDraftExtendCudaGraphRunner"
+    ),
+    "sglang.srt.speculative.frozen_kv_mtp_cuda_graph_runner": "FrozenKVMTPCudaGraphRunner",
+}
+
+
+class SglangAdapter(EngineAdapter):
+    """Counts target steps at `_forward_raw` and draft steps where the draft runner decides."""
+
+    name = "sglang"
+
+    def __init__(self, port: Port) -> None:
+        super().__init__(port)
+        self._learned: set[tuple[int, int]] = set()
+
+    def watched(self) -> dict[str, Callable[[ModuleType], None]]:
+        """See the base."""
+        return {RUNNER: self._hook_runner, **dict.fromkeys(DRAFTS, self._hook_draft)}
+
+    def _hook_runner(self, module: ModuleType) -> None:
+        kind = getattr(module, "ModelRunner", None)
+        if kind is None:
+            self.port.sight.blind("sglang steps", f"{RUNNER} has no ModelRunner in this version")
+            return
+        self.patches.wrap(kind, "_forward_raw", "sglang steps", self._forward_raw)
+
+    def _hook_draft(self, module: ModuleType) -> None:
+        kind = getattr(module, DRAFTS[module.__name__], None)
+        if kind is None:
+            self.port.sight.blind("sglang draft steps", f"{module.__name__} has other classes in this version")
+            return
+        name = "can_run_graph" if "can_run_graph" in vars(kind) else "can_run"
+        self.patches.wrap(kind, name, "sglang draft steps", self._draft_decides, 2)
+
+    def _forward_raw(self, original: Function, on: Switch) -> Function:
+        """Around `_forward_raw(self, forward_batch, ...)`; the batch is read first, for it may be padded in place."""
+
+        def _forward_raw(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(runner, forward_batch, *args, **kwargs)
+            seen = self.guarded("sglang steps", on, sglang_reasons.Batch, runner, forward_batch)
+            result = original(runner, forward_batch, *args, **kwargs)
+            if seen is not None:
+                self.guarded("sglang steps", on, self._count, runner, forward_batch, seen, result)
+            return result
+
+        return _forward_raw
+
+    def _draft_decides(self, original: Function, on: Switch) -> Function:
+        """Around a draft runner's `can_run_graph(self, forward_batch)`."""
+
+        def can_run_graph(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(runner, forward_batch, *args, **kwargs)
+            if on:
+                self.guarded("sglang draft steps", on, self._count_draft, runner, forward_batch, bool(result))
+            return result
+
+        return can_run_graph
+
+    def _count(self, runner: Any, forward_batch: Any, seen: sglang_reasons.Batch, result: Any) -> None:
+        self._learn(runner)
+        if seen.phase is None:
+            return
+        component = "draft" if getattr(runner, "is_draft_worker", False) else "target"
+        if getattr(result, "can_run_graph", False):
+            mode, padded = sglang_reasons.replayed(runner, seen)
+            why = sglang_reasons.why_piecewise(seen) if mode == "piecewise" else None
+            self.port.step(mode, seen.batch, seen.tokens, padded, why, seen.phase, component)
+            return
+        why, size = sglang_reasons.why_eager(runner, forward_batch, seen)
+        self.port.step("eager", size, seen.tokens, seen.tokens, why, seen.phase, component)
+
+    def _count_draft(self, runner: Any, forward_batch: Any, replayed: bool) -> None:
+        batch = int(forward_batch.batch_size)
+        why = None if replayed else sglang_reasons.why_runner_refuses(runner, forward_batch, batch)[0]
+        self.port.step("full" if replayed else "eager", batch, None, None, why, None, "draft")
+
+    def _learn(self, runner: Any) -> None:
+        """Take over the configuration, once per runner and set of graphs."""
+        graphs = sglang_config.decode_runner(runner)
+        key = (id(runner), id(graphs))
+        if key in self._learned:
+            return
+        if len(self._learned) > 64:
+            self._learned.clear()
+        self._learned.add(key)
+        if not getattr(runner, "is_draft_worker", False):
+            self.know(**sglang_config.config_fields(runner))
+            self.identify(**sglang_config.workload_fields(runner))

@@ -1,0 +1,263 @@
+"""Wrappers around vLLM's dispatch and step: which way each step went, and why.
+
+The dispatcher's answer is noted while the runner works on a real batch and read when it is done, since some versions
+ask several times per step (for ranks that must agree, for key-value sharing) and only the last answer counts. Warm-up,
+profiling, capture and dummy runs are never counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from replaywatch.probe.engines import vllm_reasons as reasons
+from replaywatch.probe.engines.port import EngineAdapter
+from replaywatch.probe.engines.vllm_config import mode_name
+from replaywatch.probe.engines.vllm_reasons import Asked, Facts
+from replaywatch.probe.patching import Function, Switch
+
+Answer = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any]  # who was asked, with what, and what came back
+
+_MODES = {"NONE": "eager", "PIECEWISE": "piecewise", "FULL": "full"}
+
+
+class _Here(threading.local):
+    """What this thread is doing: the answers of a step under way, or nothing that counts."""
+
+    answers: list[Answer] | None = None
+    quiet = 0
+    idle = False
+
+
+class StepHooks:
+    """Makes the wrappers. `facts_of` gives what is known of the engine that a runner belongs to."""
+
+    def __init__(self, adapter: EngineAdapter, facts_of: Callable[[Any], Facts]) -> None:
+        self._adapter, self._facts_of = adapter, facts_of
+        self._here = _Here()
+        self._words: dict[Any, str] = {}
+
+    def execute_model(self, original: Function, on: Switch) -> Function:
+        """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
+        here, adapter, finish = self._here, self._adapter, self._finish
+
+        def execute_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on or here.quiet or kwargs.get("dummy_run") or (len(args) > 2 and args[2] is True):
+                return original(self, *args, **kwargs)
+            outer, here.answers = here.answers, []
+            try:
+                result = original(self, *args, **kwargs)
+                answers = here.answers
+            finally:
+                here.answers = outer
+            if answers:
+                output = args[0] if args else kwargs.get("scheduler_output")
+                adapter.guarded("vllm steps", on, finish, self, output, answers)
+            return result
+
+        return execute_model
+
+    def dispatch(self, original: Function, on: Switch) -> Function:
+        """Around `CudagraphDispatcher.dispatch` of the first runner and of draft models."""
+        here, adapter, draft = self._here, self._adapter, self._draft
+
+        def dispatch(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            if on:
+                answers = here.answers
+                if answers is not None:
+                    answers.append((self, args, kwargs, result))
+                elif not here.quiet:
+                    adapter.guarded("vllm draft steps", on, draft, self, args, kwargs, result)
+            return result
+
+        return dispatch
+
+    def dispatch_function(self, original: Function, on: Switch) -> Function:
+        """Around `dispatch_cg_and_sync_dp(manager, ...)`, whose answer the ranks have agreed on."""
+        here, adapter, draft = self._here, self._adapter, self._draft
+
+        def dispatch_cg_and_sync_dp(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if on:
+                manager = args[0] if args else kwargs.get("cudagraph_manager")
+                answers = here.answers
+                if answers is not None:
+                    answers.append((manager, args[1:], kwargs, result[0]))
+                elif not here.quiet and not kwargs.get("need_eager"):
+                    adapter.guarded("vllm draft steps", on, draft, manager, args[1:], kwargs, result[0])
+            return result
+
+        return dispatch_cg_and_sync_dp
+
+    def forward_context(self, original: Function, on: Switch) -> Function:
+        """Around `set_forward_context` as the runner of 0.9 and 0.10.0 calls it, which have no dispatcher."""
+        here = self._here
+
+        def set_forward_context(*args: Any, **kwargs: Any) -> Any:
+            if on and here.answers is not None:
+                here.answers.append((None, (), kwargs, None))
+            return original(*args, **kwargs)
+
+        return set_forward_context
+
+    def quietly(self, original: Function, on: Switch) -> Function:
+        """Around warm-up, profiling and dummy runs: nothing inside counts."""
+        here = self._here
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            here.quiet += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                here.quiet -= 1
+
+        return run
+
+    def idle_batch(self, original: Function, on: Switch) -> Function:
+        """Around `Worker.execute_dummy_batch`: an idle rank keeps the others company; eager there slows all down."""
+        here, adapter, idle = self._here, self._adapter, self._idle
+
+        def execute_dummy_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+            outer, here.answers = here.answers, []
+            quiet, here.quiet = here.quiet, 0
+            here.idle = True
+            try:
+                result = original(self, *args, **kwargs)
+                answers = here.answers or []
+            finally:
+                here.answers, here.quiet, here.idle = outer, quiet, False
+            if on and answers:
+                adapter.guarded("vllm idle ranks", on, idle, answers[-1])
+            return result
+
+        return execute_dummy_batch
+
+    def dummy_run(self, original: Function, on: Switch) -> Function:
+        """Around the runners' `_dummy_run`: quiet, except where an idle rank's dummy batch is looked at."""
+        here, quietly = self._here, self.quietly(original, on)
+
+        def _dummy_run(*args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs) if here.idle else quietly(*args, **kwargs)
+
+        return _dummy_run
+
+    def _finish(self, runner: Any, output: Any, answers: list[Answer]) -> None:
+        """Count the step that a runner has just made."""
+        target = getattr(runner, "cudagraph_dispatcher", None) or getattr(runner, "cudagraph_manager", None)
+        own = [a for a in answers if a[0] is None or a[0] is target]
+        for answer in answers:
+            if answer[0] is not None and answer[0] is not target:
+                self._draft(*answer)
+        if not own:
+            return
+        scheduled = output.num_scheduled_tokens
+        tokens, requests = output.total_num_scheduled_tokens, len(scheduled)
+        component = "target" if getattr(runner, "speculative_config", None) is not None else None
+        result = own[-1][3]
+        if result is not None and tokens == requests and self._word(result) == "full":
+            self._adapter.port.step("full", requests, tokens, _padded(result, tokens), None, "decode", component)
+            return
+        facts = self._facts_of(target if target is not None else runner)
+        mode, asked, padded = self._outcome(runner, own[-1], tokens)
+        phase = _phase(scheduled, tokens, requests, asked.uniform, facts.decode_tokens)
+        facts.ranks = mode != "full" and self._overruled(own)
+        why = reasons.reason(mode, asked, phase, facts)
+        if why != "warm_up":
+            self._adapter.port.step(mode, requests, tokens, padded, why, phase, component)
+
+    def _outcome(self, runner: Any, answer: Answer, tokens: int) -> tuple[str, Asked, int]:
+        """Mode, question and padded tokens of an answer."""
+        who, args, kwargs, result = answer
+        if result is None:
+            return _without_dispatcher(runner, kwargs)
+        return self._word(result), _asked(who, args, kwargs, result), _padded(result, tokens)
+
+    def _draft(self, who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Count a step of a draft model, which asks a dispatcher of its own."""
+        if who is None or _to_be_agreed(who, kwargs):
+            return
+        facts = self._facts_of(who)
+        asked = _asked(who, args, kwargs, result)
+        mode = self._word(result)
+        facts.ranks = False
+        phase = "mixed" if facts.max_size is not None and asked.num_tokens > facts.max_size else "decode"
+        why = reasons.reason(mode, asked, phase, facts)
+        if why != "warm_up":
+            padded = _padded(result, asked.num_tokens)
+            self._adapter.port.step(mode, None, asked.num_tokens, padded, why, None, "draft")
+
+    def _idle(self, answer: Answer) -> None:
+        who, _, _, result = answer
+        facts = self._facts_of(who)
+        if self._word(result) == "eager" and facts.ready and facts.mode != "NONE":
+            self._adapter.port.sight.observe(
+                "idle_rank_eager", "an idle rank ran its dummy batch eager, although its graphs are on", "vllm"
+            )
+
+    def _overruled(self, own: list[Answer]) -> bool:
+        """Whether the ranks agreed on less than this rank would have done by itself."""
+        who, args, kwargs, result = own[-1]
+        if result is None or _ranks(who) < 2:
+            return False
+        if isinstance(result, tuple):  # the first runner asks anew once the ranks have agreed
+            return len(own) > 1 and self._word(own[0][3]) != self._word(result)
+        if kwargs.get("need_eager"):
+            return False
+        alone = who.dispatch(*args[:3], num_active_loras=kwargs.get("num_active_loras", 0))
+        return self._word(alone) != self._word(result)
+
+    def _word(self, result: Any) -> str:
+        """Mode of an answer: a pair of mode and descriptor, or a descriptor with its mode."""
+        mode = result[0] if isinstance(result, tuple) else result.cg_mode
+        word = self._words.get(mode)
+        if word is None:
+            word = self._words[mode] = _MODES.get(mode_name(mode) or "", "eager")
+        return word
+
+
+def _asked(who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Asked:
+    """What was asked, of either runner: the second is asked with requests, tokens and the uniform token count."""
+    if isinstance(result, tuple):
+        return reasons.asked_of_v1(args, kwargs)
+    num_tokens = args[1] if len(args) > 1 else kwargs.get("num_tokens", 0)
+    uniform = args[2] if len(args) > 2 else kwargs.get("uniform_token_count")
+    is_decode = uniform is not None and uniform == getattr(who, "decode_query_len", 1)
+    return Asked(num_tokens, is_decode, bool(kwargs.get("num_active_loras")), False, bool(kwargs.get("need_eager")))
+
+
+def _without_dispatcher(runner: Any, kwargs: Mapping[str, Any]) -> tuple[str, Asked, int]:
+    """Mode of a step before 0.10.1: from the size that was forwarded and what the runner captures."""
+    tokens = kwargs.get("num_tokens") or 0
+    sizes = getattr(runner, "cudagraph_batch_sizes", None) or ()
+    captured = bool(getattr(runner, "use_cuda_graph", False)) and tokens in sizes
+    full = bool(getattr(runner, "full_cuda_graph", False))
+    skipped = bool(kwargs.get("skip_cuda_graphs"))
+    mode = "eager" if not captured or skipped else "full" if full else "piecewise"
+    return mode, Asked(tokens, False, False, skipped, False), tokens
+
+
+def _phase(scheduled: Mapping[str, int], tokens: int, requests: int, uniform: bool, decode_tokens: int) -> str:
+    """Phase of a batch. Shape: `scheduled` tokens by request; `decode_tokens` what a decoding request has at most."""
+    if tokens == requests or uniform:
+        return "decode"
+    counts = scheduled.values()
+    if max(counts) <= decode_tokens:
+        return "decode"
+    return "mixed" if min(counts) <= decode_tokens else "prefill"
+
+
+def _padded(result: Any, tokens: int) -> int:
+    descriptor = result[1] if isinstance(result, tuple) else result
+    return max(tokens, int(descriptor.num_tokens)) if descriptor is not None else tokens
+
+
+def _ranks(who: Any) -> int:
+    config = getattr(getattr(who, "vllm_config", None), "parallel_config", None)
+    return int(getattr(config, "data_parallel_size", 1) or 1)
+
+
+def _to_be_agreed(who: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a draft's dispatcher will be asked again once the ranks have agreed."""
+    return _ranks(who) > 1 and "valid_modes" in kwargs and kwargs["valid_modes"] is None
