@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,13 +55,10 @@ def steady_probe(path: Path) -> Iterator[Callable[[], int]]:
 
     def send() -> None:
         probe = Probe(path)
-        while not stop.wait(0.002):
-            try:
+        with suppress(OSError):
+            while not stop.wait(0.002):
                 probe.send(frame(f"f{sent[0]}", window(sent[0])))
                 sent[0] += 1
-            except OSError:
-                probe.close()
-                return
         probe.close()
 
     thread = threading.Thread(target=send)
@@ -97,29 +97,28 @@ def test_a_killed_agent_loses_at_most_what_was_still_in_its_socket(short_path: P
 def test_killed_again_and_again_nothing_arrives_twice(short_path: Path) -> None:
     with Receiver() as receiver:
         receiver.standing = reset
-        total = 0
-        for _ in range(4):
+        for first in range(0, 100, 25):
             agent = spawn(short_path, receiver.url)
             with Probe(short_path / "agent.sock") as probe:
-                for n in range(total, total + 25):
+                for n in range(first, first + 25):
                     probe.send(frame(f"f{n}", window(n)))
-            total += 25
-            taken = f'"start_ns":{window(total - 1).start_ns}'.encode()
-            wait_until(lambda taken=taken: on_disk_or_arrived(short_path / "spool", receiver, taken, total))
+            wait_until(partial(has_taken, first + 24, short_path / "spool", receiver))
             kill(agent)
         receiver.standing = None
         last = spawn(short_path, receiver.url)
         wait_until(lambda: not list((short_path / "spool").glob("*.batch")))
         last.send_signal(signal.SIGTERM)
         assert last.wait(5) == 0
-        assert sorted(w.start_ns for w in receiver.windows) == [window(n).start_ns for n in range(total)]
+        assert sorted(w.start_ns for w in receiver.windows) == [window(n).start_ns for n in range(100)]
         assert max(receiver.posts.values()) > 1
 
 
-def on_disk_or_arrived(spool: Path, receiver: Receiver, taken: bytes, total: int) -> bool:
-    """Whether the agent has taken the last window that was sent to it."""
+def has_taken(number: int, spool: Path, receiver: Receiver) -> bool:
+    """Whether the agent has taken a window, so that it is in the spool or has arrived."""
+    start_ns = window(number).start_ns
     files = [p.read_bytes() for p in spool.glob("*.*") if p.exists()]
-    return any(taken in content for content in files) or len(receiver.windows) >= total
+    arrived = any(w.start_ns == start_ns for w in receiver.windows)
+    return arrived or any(f'"start_ns":{start_ns}'.encode() in content for content in files)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -138,26 +137,31 @@ def test_a_signal_stops_the_agent_in_time_and_leaves_nothing_behind(short_path: 
 
 def test_a_quiet_agent_stays_within_its_memory_and_processor_budget(short_path: Path) -> None:
     with Receiver() as receiver:
-        agent = spawn(short_path, receiver.url, "127.0.0.1:29497")
+        address = f"127.0.0.1:{free_port()}"
+        agent = spawn(short_path, receiver.url, address)
         with Probe(short_path / "agent.sock") as probe:
             for n in range(40):
                 probe.send(frame(f"f{n}", window(n, rank=n % 8)))
         wait_until(lambda: len(receiver.windows) == 40)
-        own = read_own()
+        own = read_own(address)
         assert own["replaywatch_agent_resident_bytes"] < 80 << 20
         before = own["replaywatch_agent_cpu_seconds_total"]
         time.sleep(1.0)
-        assert read_own()["replaywatch_agent_cpu_seconds_total"] - before < 0.1
+        assert read_own(address)["replaywatch_agent_cpu_seconds_total"] - before < 0.1
         kill(agent)
 
 
-def read_own() -> dict[str, float]:
-    with urllib.request.urlopen("http://127.0.0.1:29497/metrics", timeout=5) as answer:
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def read_own(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return {s.name: s.value for f in families for s in f.samples if not s.labels}
 
 
 def test_the_loop_is_one_screen() -> None:
-    import inspect
-
     assert len(inspect.getsource(Loop).splitlines()) <= 85
