@@ -95,7 +95,7 @@ def merged(batches: list[Batch]) -> Window:
 def seen(code: str, folder: Path, torch: str | None = "2.13", **extra: str) -> Window:
     """Run a program, and all that its probe said as one window."""
     with Listener(folder / "agent.sock") as listener:
-        pump = _Pump(listener)
+        pump = Pump(listener)
         try:
             run(code, listener, torch, **extra)
         finally:
@@ -103,7 +103,7 @@ def seen(code: str, folder: Path, torch: str | None = "2.13", **extra: str) -> W
         return merged([decode(frame) for frame in frames])
 
 
-class _Pump:
+class Pump:
     """Takes frames while a program runs: the kernel keeps only ten."""
 
     def __init__(self, listener: Listener) -> None:

@@ -140,23 +140,32 @@ class Keeper:
         self._after_first_replays(dispatch["replays"])
         cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
         steps = session.steps.take()
+        times = session.port.clock.take() if session.port is not None else {}
         base = windows.merge_dispatch(dispatch, steps.pop((None, None), {}))
+        windows.add_histograms(timing, times.pop((None, None), {}))
         fingerprint, config = self._take_snapshots()
         common: dict[str, Any] = {"fingerprint_id": fingerprint[0], "config_id": config[0]}
         self._send(
             windows.window(
-                workload.describe(session.settings), self._start_ns, now, base, timing,
+                self._who(), self._start_ns, now, base, timing,
                 traced=traced, memory=memory, cost=cost, blind=session.sight.blind_spots(),
                 observations=session.sight.take_observations(), **common,
             ),
             fingerprint, config,
         )  # fmt: skip
-        for (component, phase), fields in steps.items():
-            who = workload.describe(session.settings, component, phase)
-            self._send(windows.window(who, self._start_ns, now, fields, **common), None, None)
+        for component, phase in sorted({*steps, *times}, key=str):
+            dispatch, timing = steps.get((component, phase), {}), times.get((component, phase), {})
+            who = self._who(component, phase)
+            self._send(windows.window(who, self._start_ns, now, dispatch, timing, **common), None, None)
         if not leaving:
             session.outlet.flush()
         self._start_ns = now
+
+    def _who(self, component: str | None = None, phase: str | None = None) -> dict[str, Any]:
+        who = workload.describe(self._session.settings, component, phase)
+        for adapter in self._session.adapters:
+            who |= adapter.workload()
+        return who
 
     def _cost(self, replays: int, timed: int, traced_windows: int, traced_ns: int, now: int) -> dict[str, Any]:
         session = self._session

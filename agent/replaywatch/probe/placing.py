@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from replaywatch.probe.session import Session
 
 
+# Importing one of these brings the engine adapters in; a process without an engine does not pay for them.
+ENGINES = ("vllm", "sglang", "tensorrt_llm", "transformers", "flashinfer")
+
+
 def watch(session: Session) -> None:
     """Register all modules of interest with the session's import watch."""
     on = session.imports.on
@@ -20,6 +24,8 @@ def watch(session: Session) -> None:
         session.sight.blind("graph replays", "graph hooks are switched off by REPLAYWATCH_PROBE_GRAPHS")
     on("torch.cuda", lambda module: when_cuda_starts(session, module))
     on("multiprocessing.util", lambda module: flush_when_children_end(session, module))
+    for engine in ENGINES:
+        on(engine, lambda _: attach_adapters(session))
     on(profiler_guard.MODULE, lambda module: session.guard.place(session.patches, module))
     if not session.settings.inductor:
         session.sight.blind("inductor", "Inductor hooks are switched off by REPLAYWATCH_PROBE_INDUCTOR")
@@ -47,6 +53,14 @@ def place_graphs(session: Session, module: ModuleType) -> None:
     if not session.graph_patches.place(session.patches, kind, official) and official:
         session.official.place_replays(module)
         session.sight.clear("graph replays")
+
+
+def attach_adapters(session: Session) -> None:
+    """Load the engine adapters, once; each waits for its own engine."""
+    if session.port is None:
+        from replaywatch.probe.engines.registry import attach
+
+        session.port = attach(session)
 
 
 def when_cuda_starts(session: Session, module: Any) -> None:

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Mapping
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from replaywatch.probe import placing
 from replaywatch.probe.budget import Budget
@@ -33,6 +34,9 @@ from replaywatch.probe.slots import Recorders
 from replaywatch.probe.steps import Adapter, StepLedger
 from replaywatch.probe.stuck import StuckWatch
 from replaywatch.probe.tracing import Tracing, load_tracer
+
+if TYPE_CHECKING:
+    from replaywatch.probe.engines.port import Port
 
 EXIT_S = 0.5
 
@@ -59,6 +63,7 @@ class Session:
         self.budget = Budget(settings.budget_ratio)
         self.outlet = Outlet(settings.socket)
         self.adapters: list[Adapter] = []
+        self.port: Port | None = None
         self.running = False
         self.keeper = Keeper(self)
 
@@ -112,6 +117,8 @@ class Session:
         self.trees.reset()
         self.tracing.reset()
         self.guard.reset()
+        if self.port is not None:
+            self.port.clock.reset()
         self.outlet = Outlet(self.settings.socket)
         self.keeper = Keeper(self)
 

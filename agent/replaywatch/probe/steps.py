@@ -33,6 +33,9 @@ class Adapter(Protocol):
     def config(self) -> dict[str, Any]:
         """Fields of EngineConfig in the wire form."""
 
+    def workload(self) -> dict[str, Any]:
+        """Fields of Workload that the engine knows best."""
+
 
 class StepCounts:
     """Steps of one component and phase since the last window."""

@@ -1,0 +1,298 @@
+"""The host is never harmed: forks, exits, sockets that are full or dead, other tools' patches, faults of our own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from probe.harness import GENERATIONS, Listener, Pump, merged, program_environment, run, seen
+from replaywatch.contract.wire import decode
+
+START = "import replaywatch.probe as probe; probe.start()\n"
+GRAPHS = """
+import torch
+torch.cuda.init()
+def captured():
+    made = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(made):
+        pass
+    return made
+"""
+
+
+def by_pid(frames: list[bytes]) -> dict[int, list[bytes]]:
+    """Frames by the process that sent them."""
+    found: dict[int, list[bytes]] = {}
+    for frame in frames:
+        found.setdefault(json.loads(frame)["windows"][0]["workload"]["pid"], []).append(frame)
+    return found
+
+
+def all_frames(code: str, folder: Path, torch: str = "2.13", **extra: str) -> list[bytes]:
+    with Listener(folder / "agent.sock") as listener:
+        pump = Pump(listener)
+        try:
+            run(code, listener, torch, **extra)
+        finally:
+            frames = pump.stop()
+    return frames
+
+
+@pytest.mark.parametrize("method", ["os.fork", "multiprocessing fork", "multiprocessing spawn"])
+def test_children_count_for_themselves_from_zero(method: str, tmp_path: Path) -> None:
+    work = "made = captured()\nfor _ in range({n}):\n    made.replay()\n"
+    program = tmp_path / "program.py"
+    body = START + GRAPHS
+    if method == "os.fork":
+        program.write_text(
+            body + work.format(n=10) + "import os, sys\nchild = os.fork()\nif not child:\n"
+            "    made = captured()\n    for _ in range(3):\n        made.replay()\n    probe.stop()\n    os._exit(0)\n"
+            "assert os.waitpid(child, 0)[1] == 0\nmade.replay()\n"
+        )
+    else:
+        program.write_text(
+            body + "import multiprocessing\ndef child():\n    made = captured()\n"
+            "    for _ in range(3):\n        made.replay()\n"
+            'if __name__ == "__main__":\n    made = captured()\n    for _ in range(11):\n        made.replay()\n'
+            f"    context = multiprocessing.get_context({method.split()[1]!r})\n"
+            "    process = context.Process(target=child)\n    process.start()\n    process.join()\n"
+            "    assert process.exitcode == 0\n"
+        )
+    frames = by_pid(all_frames(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", tmp_path)
+                    if method != "multiprocessing spawn" else _frames_of_file(program, tmp_path))  # fmt: skip
+    replays = sorted(merged([decode(f) for f in sent]).dispatch.replays or 0 for sent in frames.values())
+    assert replays == [3, 11]
+
+
+def _frames_of_file(program: Path, folder: Path) -> list[bytes]:
+    with Listener(folder / "agent.sock") as listener:
+        pump = Pump(listener)
+        done = subprocess.run(
+            [sys.executable, str(program)],
+            env=program_environment(listener, "2.13"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        frames = pump.stop()
+    assert done.returncode == 0, done.stderr
+    return frames
+
+
+def test_a_forked_child_that_does_nothing_sends_nothing(tmp_path: Path) -> None:
+    frames = all_frames(
+        START + GRAPHS + "captured().replay()\nimport os\nchild = os.fork()\nif not child:\n    os._exit(0)\n"
+        "os.waitpid(child, 0)\n",
+        tmp_path,
+    )
+    assert len(by_pid(frames)) == 1
+
+
+def test_the_last_window_leaves_with_the_process(tmp_path: Path) -> None:
+    window = seen(
+        START + GRAPHS + "made = captured()\nmade.replay()\n", tmp_path, REPLAYWATCH_PROBE_WINDOW_SECONDS="300"
+    )
+    assert window.dispatch.replays == 1
+
+
+def test_a_process_without_cuda_or_graphs_has_no_thread_and_sends_nothing(tmp_path: Path) -> None:
+    frames = all_frames(
+        START + "import torch, threading, time\nassert threading.active_count() == 1\ntime.sleep(0.3)\n", tmp_path
+    )
+    assert frames == []
+
+
+def test_an_eager_process_is_seen_once_cuda_starts(tmp_path: Path) -> None:
+    window = seen(START + "import torch, time\ntorch.cuda.init()\ntime.sleep(0.4)\n", tmp_path)
+    assert window.dispatch.replays == 0
+    assert window.dispatch.captures == {}
+    assert window.workload.gpu_index == 0
+
+
+def test_no_agent_costs_a_counter(tmp_path: Path) -> None:
+    done = run(
+        START
+        + GRAPHS
+        + "made = captured()\nimport time\nend = time.time() + 2\nfrom replaywatch.probe import session\n"
+        "outlet = session.current().outlet\n"
+        "while time.time() < end and not outlet.dropped:\n    made.replay(); time.sleep(0.001)\n"
+        "print(outlet.dropped > 0, outlet.sent, outlet.waiting)\n",
+        tmp_path / "nobody.sock",
+        REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05",
+    )
+    assert done.stdout.split()[:2] == ["True", "0"]
+
+
+def test_a_full_socket_drops_and_counts_and_never_blocks(tmp_path: Path) -> None:
+    code = (
+        START + GRAPHS + "made = captured()\nimport time\nfrom replaywatch.probe import session\n"
+        "outlet = session.current().outlet\nend = time.time() + 10\nslowest = 0\n"
+        "while time.time() < end and not outlet.dropped:\n"
+        "    begin = time.perf_counter(); made.replay(); slowest = max(slowest, time.perf_counter() - begin)\n"
+        "    time.sleep(0.001)\n"
+        "print(outlet.sent, outlet.dropped)\nbegin = time.perf_counter(); probe.stop()\n"
+        "assert time.perf_counter() - begin < 2\n"
+    )
+    with Listener(tmp_path / "agent.sock") as listener:
+        done = run(code, listener, REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05")
+        sent, dropped = map(int, done.stdout.split())
+        assert dropped >= 1
+        assert sent == len(listener.frames())
+
+
+def test_an_agent_that_comes_back_gets_what_waited(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    first = Listener(path)
+    ready = tmp_path / "ready"
+    process = subprocess.Popen(
+        [sys.executable, "-c", START + GRAPHS + "import os, time\nmade = captured()\n"
+         "for at in range(400):\n    made.replay(); time.sleep(0.005)\n"
+         f"    if at == 50: open({str(ready)!r}, 'w').close()\n"],
+        env=program_environment(path, "2.13"), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end = time.monotonic() + 20
+    while not ready.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    before = first.frames()
+    first.close()
+    path.unlink()
+    time.sleep(0.3)
+    with Listener(path) as second:
+        pump = Pump(second)
+        _, errors = process.communicate(timeout=30)
+        after = pump.stop()
+    assert process.returncode == 0, errors
+    whole = merged([decode(frame) for frame in before + after])
+    assert whole.dispatch.replays == 400
+
+
+@pytest.mark.parametrize("torch", GENERATIONS)
+def test_other_tools_patches_are_chained_in_any_order(torch: str, tmp_path: Path) -> None:
+    window = seen(
+        """
+import torch
+calls = []
+def patch(name):
+    before = torch.cuda.CUDAGraph.replay
+    def replay(self, *args, **kwargs):
+        calls.append(name)
+        return before(self, *args, **kwargs)
+    torch.cuda.CUDAGraph.replay = replay
+    return replay
+patch("before")
+"""
+        + START
+        + 'outer = patch("after")\n'
+        + GRAPHS
+        + """
+made = captured()
+for _ in range(5):
+    made.replay()
+assert calls == ["after", "before"] * 5, calls
+probe.stop()
+assert torch.cuda.CUDAGraph.replay is outer
+made.replay()
+assert calls[-2:] == ["after", "before"] and len(calls) == 12
+probe.start()
+made.replay()
+assert calls[-2:] == ["after", "before"] and len(calls) == 14
+""",
+        tmp_path,
+        torch,
+    )
+    assert window.dispatch.replays == 6
+
+
+@pytest.mark.parametrize("torch", GENERATIONS)
+def test_stop_puts_everything_back(torch: str, tmp_path: Path) -> None:
+    run(
+        """
+import sys, torch, torch.autograd.profiler, torch._inductor.cudagraph_trees, torch._inductor.compile_fx
+import torch._inductor.output_code
+def functions():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch"):
+            for key, value in vars(module).items():
+                if callable(value) and key != "device":
+                    found[name, key] = value
+                    if isinstance(value, type) and value.__module__.startswith("torch"):
+                        found.update({(name, key, k): v for k, v in vars(value).items() if callable(v)})
+    return found
+before, path = functions(), list(sys.meta_path)
+import replaywatch.probe as probe
+probe.start()
+changed = functions()
+assert {key for key in before if before[key] is not changed[key]}
+hooks = getattr(torch.cuda.graphs, "_global_capture_start_hooks", None)
+probe.stop()
+after = functions()
+assert {key for key in before if before[key] is not after[key]} == set()
+assert sys.meta_path == path
+assert not hooks
+""",
+        tmp_path / "nobody.sock",
+        torch,
+    )
+
+
+def test_a_fault_of_the_probe_switches_the_hook_off_with_one_line(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        done = subprocess.run(
+            [sys.executable, "-c", START + GRAPHS + """
+from replaywatch.probe import session
+made = captured()
+session.current().ledger.slots = None
+for _ in range(5):
+    made.replay()
+session.current().ledger.slots = {}
+"""], env=program_environment(listener, "2.13"), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        window = merged(listener.batches(1))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert window.cost is not None
+    assert window.cost.errors == 1
+    assert "graph replays" in {b.signal for b in window.blind}
+
+
+def test_starting_twice_hooks_once(tmp_path: Path) -> None:
+    window = seen(START + START + GRAPHS + "captured().replay()\n" + START, tmp_path)
+    assert window.dispatch.replays == 1
+
+
+def test_bad_options_are_named_and_do_not_stop_the_probe(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        done = run(START + GRAPHS + "captured().replay()\n", listener, REPLAYWATCH_PROBE_TIME_ONE_IN="often")
+        assert merged(listener.batches(1)).dispatch.replays == 1
+    assert "REPLAYWATCH_PROBE_TIME_ONE_IN cannot be 'often'; give a int from 0" in done.stderr
+
+
+def test_frames_hold_neither_code_nor_texts_of_the_process(tmp_path: Path) -> None:
+    message = (
+        "skipping cudagraphs due to mutated inputs (3 instances). Found from : \n"
+        '   File "/home/someone/secret_model.py", line 12, in forward\n    prompt = "my secret"\n'
+    )
+    frames = all_frames(
+        START + GRAPHS + "import torch._inductor.cudagraph_utils as utils\n"
+        f"utils.log_cudagraph_skip_and_bump_counter({message!r})\ncaptured().replay()\n",
+        tmp_path,
+    )
+    text = b"".join(frames).decode()
+    assert "secret_model.py:12" in text
+    assert "my secret" not in text
+    assert "/home/someone" not in text
+
+
+def test_the_probe_creates_no_cuda_context(tmp_path: Path) -> None:
+    run(
+        START + "import torch, time\nfrom replaywatch.probe import session\n"
+        "session.current().keeper.begin(); time.sleep(0.4)\nassert not torch.cuda.is_initialized()\n",
+        tmp_path / "nobody.sock",
+    )
