@@ -108,7 +108,7 @@ def mode_chart(points: Sequence[Point]) -> Chart:
                     f'<rect class="{mode}" x="{x0:.1f}" y="{top:.1f}" width="{x1 - x0:.1f}" height="{tall:.1f}"/>'
                 )
                 parts += _hatched(mode, x0, top, x1 - x0, tall)
-    return Chart(_plot("".join(parts)), ("100 %", "50 %", "0"), _time_labels(start, end), "steps by mode")
+    return Chart(_plot("".join(parts), "crispEdges"), ("100 %", "50 %", "0"), _time_labels(start, end), "steps by mode")
 
 
 def ladder_chart(
@@ -169,13 +169,13 @@ def _line(css: str, line: Iterable[tuple[float, float]]) -> str:
     return f'<polygon class="area {css}" points="{area}"/><polyline class="trace {css}" points="{text}"/>'
 
 
-def _plot(inside: str) -> Markup:
+def _plot(inside: str, rendering: str = "auto") -> Markup:
     rules = "".join(
         f'<line class="rule" x1="0" y1="{y}" x2="{WIDTH}" y2="{y}"/>' for y in (0.5, HEIGHT / 2, HEIGHT - 0.5)
     )
     return Markup(
-        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
-        f"{rules}{inside}</svg>"
+        f'<svg class="plot" shape-rendering="{rendering}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'aria-hidden="true">{rules}{inside}</svg>'
     )
 
 

@@ -20,10 +20,12 @@ from replaywatch.collector.charts import Chart, ladder_chart, mode_chart, share_
 from replaywatch.collector.detection import Detection
 from replaywatch.collector.documents import Document, finding_document
 from replaywatch.collector.fleet import WorkloadView
+from replaywatch.collector.incidents import Incident
 from replaywatch.collector.rows import FleetRow, matches, row_of
 from replaywatch.collector.series import Point, extent, read_series
 from replaywatch.collector.store import Store
 from replaywatch.contract.snapshot import Fingerprint
+from replaywatch.contract.verdict import severity_rank
 
 FOLDER: Final = Path(__file__).parent
 PAGE_ROWS: Final = 200
@@ -101,7 +103,7 @@ class Pages:
             chosen=len(chosen),
             rows=[row_of(v) for v in chosen[offset : offset + PAGE_ROWS]],
             more=more if len(chosen) > offset + PAGE_ROWS else None,
-            incidents=self._api.find_incidents(("open", "stale"), None, PAGE_ROWS),
+            incidents=_worst_first(self._api.find_incidents(("open", "stale"), None, PAGE_ROWS)),
         )
 
     def _workload(self, view: WorkloadView, wanted: str | None) -> Response:
@@ -126,6 +128,7 @@ class Pages:
             range_name=name,
             ladder=ladder_chart(dispatch.batch_sizes, dispatch.eager_batch_sizes, view.config),
             ladder_note="" if unit in (None, "sequences") else f"in sequences; the ladder is in {unit}",
+            fallbacks=_largest_first(view.recent.dispatch.fallbacks),
             fingerprint=_facts(view.fingerprint),
             incidents=self._api.find_incidents((), view.id, 20),
         )
@@ -167,6 +170,7 @@ def _environment() -> Environment:
         ago=wording.ago,
         clock=wording.clock_text,
         evidence=wording.evidence_value,
+        count=wording.count,
     )
     environment.globals["words"] = wording.VERDICT_WORDS
     return environment
@@ -189,11 +193,20 @@ def _charts(points: Sequence[Point]) -> list[tuple[Chart, str, str]]:
     return charts
 
 
+def _worst_first(incidents: list[Incident]) -> list[Incident]:
+    return sorted(incidents, key=lambda i: (i.state != "open", -severity_rank(i.severity), -i.opened_ns, -i.id))
+
+
 def _facts(fingerprint: Fingerprint | None) -> list[tuple[str, str]]:
     if fingerprint is None:
         return []
     pairs = ((f.name.replace("_", " "), getattr(fingerprint, f.name)) for f in fields(fingerprint))
     return [(name, str(value)) for name, value in pairs if value is not None]
+
+
+def _largest_first(counts: Mapping[str, int] | None) -> list[tuple[str, int]]:
+    shown = ((name.replace("_", " "), steps) for name, steps in (counts or {}).items() if steps > 0)
+    return sorted(shown, key=lambda item: -item[1])[:20]
 
 
 def _whole(finding: Document) -> Document:

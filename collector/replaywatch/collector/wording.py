@@ -82,10 +82,14 @@ def clock_text(unix_ns: int, with_date: bool = False) -> str:
     return stamp.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S")
 
 
-def evidence_value(value: object) -> str:
-    """A number of evidence without false precision."""
+def evidence_value(value: object, unit: str) -> str:
+    """A number of evidence with its unit, without false precision."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
-        return count(value)
-    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+        return f"{value} {unit}".rstrip()
+    if unit == "ratio":
+        return percent(value)
+    if unit == "us":
+        return duration_us(value)
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{count(value)} {unit}".rstrip()
+    return f"{value:.3g} {unit}".rstrip()
