@@ -180,10 +180,15 @@ values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 categories = st.sampled_from(
     ["kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cpu_op", "user_annotation", "python_function", "ac2g"]
 )
-names = st.sampled_from(
-    ["cudaLaunchKernel", "cudaGraphLaunch", "cudaStreamSynchronize", "cudaStreamBeginCapture", "cudaStreamEndCapture"]
-    + ["ProfilerStep#1", "ProfilerStep#2", "execute_context_0(0)_generation_8(8)", "k1", "k2", "copy", "Memcpy DtoH"]
-)
+calls = [
+    "cudaLaunchKernel",
+    "cudaGraphLaunch",
+    "cudaStreamSynchronize",
+    "cudaStreamBeginCapture",
+    "cudaStreamEndCapture",
+]
+marks = ["ProfilerStep#1", "ProfilerStep#2", "execute_context_0(0)_generation_8(8)"]
+names = st.sampled_from([*calls, *marks, "k1", "k2", "copy", "Memcpy DtoH"])
 times = st.integers(0, 2000) | st.floats(0, 2000)
 sane = st.fixed_dictionaries(
     {"ph": st.sampled_from("XXXXBE"), "cat": categories, "name": names, "ts": times, "dur": times},
