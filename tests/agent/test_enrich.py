@@ -175,39 +175,61 @@ def test_a_restart_is_an_observation() -> None:
     assert seen.kind == "process_restarted"
 
 
+WHO = Workload(pod="p", container="c", rank=0, pid=1)
+UNSEEN = Sender(None, 1000)
+
+
 def test_a_process_that_takes_an_ended_ones_place_is_noticed_once() -> None:
     processes = Processes(silence_ns=100)
-    who = Workload(pod="p", container="c", rank=0, pid=1)
-    first = processes.sender(Sender(None, 1000), 1, 0)
-    assert not processes.takes_place(first, who)
+    first = processes.sender(UNSEEN, "1-aa-0", 1, 0)
+    assert not processes.takes_place(first, WHO)
     assert processes.gone(101) == [first]
-    second = processes.sender(Sender(None, 1000), 1, 102)
+    second = processes.sender(UNSEEN, "1-bb-0", 1, 102)
+    assert processes.takes_place(second, WHO)
+    assert not processes.takes_place(second, WHO)
+    assert not processes.takes_place(second, replace(WHO, rank=1))
+
+
+def test_the_first_process_of_a_restarted_container_replaces_the_one_with_its_number() -> None:
+    processes = Processes(silence_ns=10**15)
+    first = processes.sender(UNSEEN, "1-aa-7", 1, 0)
+    processes.takes_place(first, WHO)
+    assert processes.sender(UNSEEN, "1-aa-8", 1, 1) is first
+    second = processes.sender(UNSEEN, "1-bb-0", 1, 2)
     assert second is not first
-    assert processes.takes_place(second, who)
-    assert not processes.takes_place(second, who)
-    assert not processes.takes_place(second, replace(who, rank=1))
-    processes.close()
+    assert processes.takes_place(second, WHO)
+    assert processes.gone(3) == [first]
+
+
+def test_pids_of_different_pods_do_not_replace_each_other() -> None:
+    processes = Processes(silence_ns=10**15)
+    first = processes.sender(UNSEEN, "1-aa-0", 1, 0)
+    second = processes.sender(UNSEEN, "1-bb-0", 1, 0)
+    assert not processes.takes_place(first, WHO)
+    assert not processes.takes_place(second, replace(WHO, pod="q"))
+    assert processes.gone(1) == []
 
 
 def test_a_sibling_with_the_same_role_is_no_restart() -> None:
-    processes = Processes(silence_ns=10**12)
-    who = Workload(pod="p", container="c", rank=0)
-    first = processes.sender(Sender(None, 1000), 1, 0)
-    second = processes.sender(Sender(None, 1000), 2, 0)
-    assert not processes.takes_place(first, who)
-    assert not processes.takes_place(second, who)
+    processes = Processes(silence_ns=10**15)
+    first = processes.sender(UNSEEN, "1-aa-0", 1, 0)
+    second = processes.sender(UNSEEN, "2-aa-0", 2, 0)
+    assert not processes.takes_place(first, WHO)
+    assert not processes.takes_place(second, replace(WHO, pid=2))
+    assert processes.gone(1) == []
 
 
 def test_a_process_that_ended_is_noticed_at_once_and_its_number_is_free() -> None:
     processes = Processes(silence_ns=10**15)
     child = subprocess.Popen(["sleep", "60"])
-    met = processes.sender(Sender(child.pid, 0), None, 0)
+    met = processes.sender(Sender(child.pid, 0), "k", None, 0)
     assert not met.ended
-    assert processes.sender(Sender(child.pid, 0), None, 1) is met
+    assert processes.sender(Sender(child.pid, 0), "k", None, 1) is met
     child.kill()
     child.wait()
     assert met.ended
-    assert processes.sender(Sender(child.pid, 0), None, 2) is not met
+    assert processes.sender(Sender(child.pid, 0), "k", None, 2) is not met
+    assert processes.gone(3) == [met]
     processes.close()
 
 

@@ -78,7 +78,7 @@ class Admission:
         if len(batch.windows) > MAX_WINDOWS or not all(map(is_plausible, batch.windows)) or not is_text(frame.data):
             return "malformed"
         claimed_pid = batch.windows[0].workload.pid if batch.windows else None
-        process = self._processes.sender(frame.sender, claimed_pid, now_ns)
+        process = self._processes.sender(frame.sender, batch.key, claimed_pid, now_ns)
         if not _is_new(process, batch.key):
             return "duplicate"
         process.frames += 1

@@ -107,7 +107,7 @@ def collector_address(url: str) -> str:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise ConfigurationError(f"--collector-url cannot be {url[:200]!r}: {error}") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host or (parsed.port or 0) > 65535:
         raise ConfigurationError(f"--collector-url cannot be {url[:200]!r}: give http(s)://host:port")
     if parsed.userinfo:
         raise ConfigurationError("--collector-url must hold no password; give a token with --token-file")
