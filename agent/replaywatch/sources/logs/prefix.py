@@ -51,7 +51,7 @@ _SYSLOG_REST = re.compile(r"(\S+) ([^\s:\[\]]+)\[(\d+)\]: ")
 _COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]*)\s+\| ?")
 _POD = re.compile(r"\[pod/([^/\]\s]+)/([^\]\s]+)\] ")
 _PROCESS = re.compile(
-    r"\((?P<process>[A-Za-z]\w*)(?: rank=(?P<rank>\d+))?(?: pid=(?P<pid>\d+))?(?P<more>,[^)]*)?\)(?: |$)"
+    r"\((?P<process>[A-Za-z]\w*(?: [A-Z]+\d+)*)(?: rank=(?P<rank>\d+))?(?: pid=(?P<pid>\d+))?(?P<more>,[^)]*)?\)(?: |$)"
 )
 _ENGINE_PROCESS = re.compile(r"APIServer|ApiServer|EngineCore|Worker|VllmWorker|Ray|DPCoordinator")
 _VLLM = re.compile(
@@ -64,7 +64,8 @@ _VLLM_INSIDE = re.compile(
 _SGLANG = re.compile(rf"\[(\d{{4}})-(\d\d)-(\d\d) ({_TIME})(?P<ranks>(?: (?:DP|TP|PP|EP|ATTN_CP|MOE_DP)\d+)*)\] ?")
 _SGLANG_INSIDE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _TRTLLM = re.compile(
-    r"\[(\d\d)/(\d\d)/(\d{4})-(\d\d:\d\d:\d\d)\] \[TRT-LLM\] \[([A-Z])\] ?(?:\[RANK (\d+)\])?(?:\[[\w.: -]*\])? ?"
+    r"\[(\d\d)/(\d\d)/(\d{4})-(\d\d:\d\d:\d\d)\] \[TRT-LLM\] "
+    r"(?:\[RANK (?P<before>\d+)\] )?\[(?P<level>[A-Z])\] ?(?:\[RANK (?P<after>\d+)\])?(?:\[[\w.: -]*\])? ?"
 )
 _TRTLLM_SHORT = re.compile(r"\[(?:TRT-LLM|TensorRT-LLM)\](?:\[([A-Z]+)\])? ?")
 _TORCH = re.compile(
@@ -73,6 +74,7 @@ _TORCH = re.compile(
 )
 _LLAMA = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} ([DIWE]) ")
 _RANK = re.compile(r"(DP|TP)_?(\d+)")
+_UNRANKED = re.compile(r"VllmWorkerProcess$|RayWorker")
 _CORE_NUMBER = re.compile(r"EngineCore_(\d+)$")
 _LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "V": "DEBUG", "D": "DEBUG", "C": "CRITICAL", "WARN": "WARNING"}
 
@@ -163,6 +165,8 @@ def _process(line: LogLine, clock: Clock) -> bool:
     if match["rank"]:
         line.rank = int(match["rank"])
     _ranks(line, line.process)
+    if line.rank is None and _UNRANKED.match(line.process):
+        line.rank = line.pid  # any number that tells these workers apart
     numbered = _CORE_NUMBER.match(line.process)
     if numbered:
         line.replica = int(numbered[1])
@@ -187,9 +191,10 @@ def _bracket(line: LogLine, clock: Clock) -> bool:
         _ranks(line, match["ranks"])
         return _rest(line, match)
     if match := _TRTLLM.match(line.message):
-        line.style, line.level = "trtllm", _LEVELS.get(match[5], match[5])
+        line.style, line.level = "trtllm", _LEVELS.get(match["level"], match["level"])
         _stamp(line, clock.dated(int(match[3]), int(match[1]), int(match[2]), match[4]))
-        line.rank = int(match[6]) if match[6] else line.rank
+        rank = match["before"] or match["after"]
+        line.rank = int(rank) if rank else line.rank
         return _rest(line, match)
     if match := _POD.match(line.message):
         line.pod, line.container = match[1], match[2]

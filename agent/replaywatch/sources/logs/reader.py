@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from replaywatch.contract.errors import UnknownSource
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
-from replaywatch.contract.window import BlindSpot, Engine, Window, merge_windows
+from replaywatch.contract.window import BlindSpot, Window, merge_windows
 from replaywatch.sources.logs import bars, crashes
 from replaywatch.sources.logs.clock import Clock
-from replaywatch.sources.logs.engines import DISPATCH_ADVICE, INTERESTING, READERS, engine_of, starts_a_run
-from replaywatch.sources.logs.inductor import SkipReader
+from replaywatch.sources.logs.engines import DISPATCH_ADVICE, INTERESTING, READERS, engine_of
 from replaywatch.sources.logs.lines import LineSplitter
+from replaywatch.sources.logs.place import Origin, Place
 from replaywatch.sources.logs.prefix import LogLine, peel
 from replaywatch.sources.logs.run import EngineRun, Part
 from replaywatch.sources.logs.tally import Tally
@@ -19,19 +19,6 @@ from replaywatch.sources.recording import Recording
 
 WINDOW_NS = 60_000_000_000
 MAX_WINDOWS = 512
-_MAX_PARTIAL_CHARS = 1 << 18
-_Origin = tuple["str | None", "str | None"]
-
-
-@dataclass(slots=True)
-class _Place:
-    """What one pod and container wrote: at most one engine at a time, with its data-parallel replicas."""
-
-    engine: Engine | None = None
-    runs: dict[int | None, EngineRun] = field(default_factory=dict)
-    last: EngineRun | None = None
-    skips: SkipReader = field(default_factory=SkipReader)
-    partial: str = ""
 
 
 @dataclass(slots=True)
@@ -55,16 +42,15 @@ class LogReader:
         self.window_ns = window_ns
         self._splitter = LineSplitter()
         self._clock = Clock(0)
-        self._places: dict[_Origin, _Place] = {}
+        self._places: dict[Origin, Place] = {}
         self._closed: list[_Closed] = []
-        self._current: _Place | None = None
+        self._current: Place | None = None
         self._blind: dict[int, BlindSpot] = {}
-        self._runs_seen = 0
 
     @property
     def recognised(self) -> bool:
         """Whether any line came from a known engine."""
-        return self._runs_seen > 0
+        return any(place.runs for place in self._places.values())
 
     def feed(self, text: str, now_ns: int) -> None:
         """Read a piece of the log. `now_ns` is when it was written, at the latest; it gives stamps their year."""
@@ -145,86 +131,18 @@ class LogReader:
         if place is None:
             if claimed is None:
                 return
-            place = self._places[line.origin] = _Place()
-        if self._joined(line, place):
+            place = self._places[line.origin] = Place()
+        if not place.completes(line):
             return
         self._current = place
-        run = self._run(line, place, claimed)
+        run, ended = place.route(line, claimed)
+        for old in ended:
+            place.skips.close(old)
+            self._close(old, even_if_empty=not any(c.run is old for c in self._closed))
         if run is None:
             return
         self._roll(line, run, now_ns)
         self._read(line, run, place)
-
-    @staticmethod
-    def _joined(line: LogLine, place: _Place) -> bool:
-        """Put lines together that a container runtime cut; True while the end is still missing."""
-        if line.partial and len(place.partial) < _MAX_PARTIAL_CHARS:
-            place.partial += line.message
-            return True
-        if place.partial:
-            line.message, place.partial = place.partial + line.message, ""
-        return False
-
-    def _run(self, line: LogLine, place: _Place, claimed: Engine | None) -> EngineRun | None:
-        """The run that a line speaks of, started or restarted where the line says so."""
-        if claimed is not None and claimed != place.engine:
-            self._switch(place, claimed)
-        engine = place.engine
-        if engine is None:
-            return None
-        replica = line.replica
-        if engine == "vllm" and replica is None and line.message.startswith("Engine 0") and len(place.runs) > 1:
-            replica = int(line.message[7:10]) if line.message[7:10].isdigit() else None
-        run = self._replica(place, engine, replica, line)
-        if starts_a_run(engine, line) and (run.ready or run.died or run.stopping or run.milestone is not None):
-            for old in list(place.runs.values()) if line.replica is None else [run]:
-                place.skips.close(old)
-                self._close(old, even_if_empty=not any(c.run is old for c in self._closed))
-            kept = {} if line.replica is None else {k: r for k, r in place.runs.items() if r is not run}
-            place.runs = kept
-            run = self._replica(place, engine, replica, line)
-        if line.process is None or line.process.startswith("EngineCore") or engine != "vllm":
-            run.pid = line.pid if line.pid is not None else run.pid
-        run.pod, run.container = line.pod, line.container
-        run.namespace = line.namespace or run.namespace
-        place.last = run
-        return run
-
-    def _switch(self, place: _Place, claimed: Engine) -> None:
-        """Lines of torch belong to the engine around it; another engine in the same place follows the first."""
-        if claimed == "torch" and place.engine is not None:
-            return
-        if place.engine == "torch":
-            for run in place.runs.values():
-                run.engine = claimed
-        else:
-            for run in place.runs.values():
-                place.skips.close(run)
-                self._close(run)
-            place.runs = {}
-        place.engine = claimed
-
-    def _replica(self, place: _Place, engine: Engine, replica: int | None, line: LogLine) -> EngineRun:
-        runs = place.runs
-        if replica is None and runs:
-            spoken = place.last if line.process is None and place.last in runs.values() else None
-            return spoken or next(iter(runs.values()))
-        if replica in runs:
-            return runs[replica]
-        if replica is not None and list(runs) == [None]:  # the first core of an engine known from its API server
-            run = runs[replica] = runs.pop(None)
-            run.replica = replica
-            return run
-        first = next(iter(runs.values()), None)
-        run = EngineRun(engine=engine, replica=replica)
-        if first is not None:
-            known = max(first.config.data_parallel_size or 0, len(runs) + 1)
-            first.configure(data_parallel_size=known)
-            run.config, run.fingerprint, run.started = first.config, first.fingerprint, first.started
-            run.main_phase, run.phase_configs = first.main_phase, dict(first.phase_configs)
-        runs[replica] = run
-        self._runs_seen += 1
-        return run
 
     def _roll(self, line: LogLine, run: EngineRun, now_ns: int) -> None:
         """Close the window when the log's own time has gone past it."""
@@ -238,7 +156,7 @@ class LogReader:
             run.end_ns = stamp if run.end_ns is None else max(run.end_ns, stamp)
 
     @staticmethod
-    def _read(line: LogLine, run: EngineRun, place: _Place) -> None:
+    def _read(line: LogLine, run: EngineRun, place: Place) -> None:
         reader = READERS.get(run.engine)
         known = (
             place.skips.read(line, run)

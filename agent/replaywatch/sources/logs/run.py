@@ -10,6 +10,8 @@ from replaywatch.contract.window import Engine, Phase, Window, Workload
 from replaywatch.sources.logs.prefix import LogLine
 from replaywatch.sources.logs.tally import Tally
 
+# vLLM's workers of 0.9 repeat what the main process, which has no name, says of rank 0.
+_FOLLOWER = "VllmWorkerProcess"
 Part = tuple["str | None", "Phase | None"]
 
 
@@ -55,7 +57,7 @@ class EngineRun:
 
     def tally(self, line: LogLine, phase: Phase | None = None, component: str | None = None) -> Tally:
         """Where to count what a line says."""
-        if self._leader is None:
+        if self._leader is None and line.process != _FOLLOWER:
             self._leader = line.rank
         return self._counted((component, phase or self.main_phase), self._lane(line))
 
@@ -68,6 +70,8 @@ class EngineRun:
 
     def leads(self, line: LogLine) -> bool:
         """Whether a line comes from the rank whose repeated facts count."""
+        if line.process == _FOLLOWER:
+            return False
         return line.rank is None or self._leader is None or line.rank == self._leader
 
     def _lane(self, line: LogLine) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from replaywatch.sources.logs.literals import as_bool, as_int, as_mapping, as_sizes, read_arguments, read_value
 from replaywatch.sources.logs.prefix import LogLine
+from replaywatch.sources.logs.rules import Rule, take_all
 from replaywatch.sources.logs.run import EngineRun
 
 _CONFIG = re.compile(r"cuda_graph_config=(?P<value>None|[\w.]*CudaGraphConfig\((?P<args>.*)|\{.*)")
@@ -31,13 +31,7 @@ _MILESTONE = re.compile(r"Loading weights|Model init total|Autotuning process|KV
 
 def read(line: LogLine, run: EngineRun) -> bool:
     """Take what a line says of graphs; False when it says nothing."""
-    found = False
-    for pattern, take in _RULES:
-        match = pattern.search(line.message)
-        if match:
-            take(match, line, run)
-            found = True
-    return found
+    return take_all(_RULES, line, run)
 
 
 def starts_a_run(line: LogLine) -> bool:
@@ -152,8 +146,7 @@ def _take_milestone(match: re.Match[str], line: LogLine, run: EngineRun) -> None
     run.started, run.milestone = True, match[0]
 
 
-_Take = Callable[["re.Match[str]", LogLine, EngineRun], None]
-_RULES: tuple[tuple[re.Pattern[str], _Take], ...] = (
+_RULES: tuple[Rule, ...] = (
     (_ITERATION, _take_iteration),
     (_WARMUP, _take_warmup),
     (_CONFIG, _take_config),
