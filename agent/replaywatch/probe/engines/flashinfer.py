@@ -34,7 +34,7 @@ class FlashInferAdapter(EngineAdapter):
                 self.patches.wrap(kind, "plan", "flashinfer planning", self._plan)
 
     def _plan(self, original: Function, on: Switch) -> Function:
-        plans = self.port.plans
+        clock = self.port.clock
 
         def plan(*args: Any, **kwargs: Any) -> Any:
             if not on:
@@ -43,6 +43,6 @@ class FlashInferAdapter(EngineAdapter):
             try:
                 return original(*args, **kwargs)
             finally:
-                self.guarded("flashinfer planning", on, plans.add, perf_counter_ns() - begin_ns)
+                self.guarded("flashinfer planning", on, clock.plans.add, perf_counter_ns() - begin_ns)
 
         return plan

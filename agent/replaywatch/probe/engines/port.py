@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Protocol
 
-from replaywatch.probe.counts import Tally
 from replaywatch.probe.engines.step_clock import StepClock
 from replaywatch.probe.imports import ImportWatch
 from replaywatch.probe.patching import PatchSet, Switch, loaded
@@ -26,12 +25,11 @@ class Throwaway(Protocol):
 class Port:
     """The probe as adapters see it.
 
-    `record` counts a step (`StepLedger.record`), `captures` labels throw-away captures, `clock` times steps by mode,
-    `plans` holds the host time that engines spend on planning a step before they launch it; `replays_here` counts the
-    replays of the calling thread so far.
+    `record` counts a step (`StepLedger.record`), `captures` labels throw-away captures, `clock` times steps by mode and
+    planning on the host, `replays_here` counts the replays of the calling thread so far.
     """
 
-    __slots__ = ("captures", "clock", "imports", "plans", "record", "replays_here", "sight")
+    __slots__ = ("captures", "clock", "imports", "record", "replays_here", "sight")
 
     def __init__(
         self,
@@ -45,7 +43,6 @@ class Port:
         self.sight, self.imports, self.record, self.captures = sight, imports, record, captures
         self.replays_here = replays_here
         self.clock = clock or StepClock()
-        self.plans = Tally()
 
     def step(
         self,
@@ -66,19 +63,6 @@ class Port:
         component = None if component == "target" else component
         self.record(mode, batch, real_tokens, padded_tokens, reason, phase, component)
         self.clock.step(mode, phase, component)
-
-    def take_timing(self) -> dict[tuple[str | None, str | None], dict[str, Any]]:
-        """Fields of Timing by component and phase since the last call, in the wire form."""
-        taken = self.clock.take()
-        plans = self.plans.take()
-        if plans is not None:
-            taken.setdefault((None, None), {})["host_plan"] = plans
-        return taken
-
-    def forget(self) -> None:
-        """Start from nothing; a forked child goes its own way."""
-        self.clock.reset()
-        self.plans.clear()
 
 
 class EngineAdapter:

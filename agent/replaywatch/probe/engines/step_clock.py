@@ -32,7 +32,10 @@ class _Last:
 
 
 class StepClock:
-    """Histograms of step times by component, phase and mode. One thread per component is expected to report."""
+    """Histograms of step times by component, phase and mode. One thread per component is expected to report.
+
+    `plans` is filled by whoever times the planning of steps on the host.
+    """
 
     def __init__(self, now_ns: Callable[[], int] = perf_counter_ns) -> None:
         self._now_ns = now_ns
@@ -43,6 +46,7 @@ class StepClock:
         self._last: dict[str | None, _Last] = {}
         self._usual_ns: dict[tuple[str | None, str | None, str], int] = {}
         self._tallies: dict[tuple[str | None, str | None, str], Tally] = {}
+        self.plans = Tally()
         self.idle_ns = 0
 
     def step(self, mode: str, phase: str | None = None, component: str | None = None) -> None:
@@ -58,12 +62,15 @@ class StepClock:
         last.key, last.at_ns = key, now_ns
 
     def take(self) -> dict[Place, dict[str, Any]]:
-        """Fields of Timing by component and phase since the last call: step_by_mode, in the wire form."""
+        """Fields of Timing by component and phase since the last call, in the wire form: step_by_mode, host_plan."""
         taken: dict[Place, dict[str, Any]] = {}
         for (component, phase, mode), tally in list(self._tallies.items()):
             histogram = tally.take()
             if histogram is not None:
                 taken.setdefault((component, phase), {}).setdefault("step_by_mode", {})[mode] = histogram
+        plans = self.plans.take()
+        if plans is not None:
+            taken.setdefault((None, None), {})["host_plan"] = plans
         return taken
 
     def _count(self, component: str | None, key: tuple[str, str | None], period_ns: int) -> None:

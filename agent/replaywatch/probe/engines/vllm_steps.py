@@ -160,19 +160,22 @@ class StepHooks:
             self._adapter.port.step("full", requests, tokens, _padded(result, tokens), None, "decode", component)
             return
         facts = self._facts_of(target if target is not None else runner)
-        mode, asked, padded = self._outcome(runner, own[-1], tokens)
+        mode, asked, padded = self._outcome(runner, own, tokens)
         phase = _phase(scheduled, tokens, requests, asked.uniform, facts.decode_tokens)
         facts.ranks = mode != "full" and self._overruled(own)
         why = reasons.reason(mode, asked, phase, facts)
         if why != "warm_up":
             self._adapter.port.step(mode, requests, tokens, padded, why, phase, component)
 
-    def _outcome(self, runner: Any, answer: Answer, tokens: int) -> tuple[str, Asked, int]:
-        """Mode, question and padded tokens of an answer."""
-        who, args, kwargs, result = answer
+    def _outcome(self, runner: Any, own: list[Answer], tokens: int) -> tuple[str, Asked, int]:
+        """Mode and padded tokens of the last answer; the question of the first, where the last one only confirms it."""
+        who, args, kwargs, result = own[-1]
         if result is None:
             return _without_dispatcher(runner, kwargs)
-        return self._word(result), _asked(who, args, kwargs, result), _padded(result, tokens)
+        asked = _asked(who, args, kwargs, result)
+        if asked.eager_only and len(own) > 1 and self._word(own[0][3]) == self._word(result):
+            asked = _asked(*own[0])
+        return self._word(result), asked, _padded(result, tokens)
 
     def _draft(self, who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Count a step of a draft model, which asks a dispatcher of its own."""

@@ -1,0 +1,140 @@
+"""SGLang's steps and configuration, on stand-ins with the names and signatures of 0.5.9 and 0.5.23."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from replaywatch.probe.engines.sglang import SglangAdapter
+
+DECODE = (None, None)
+
+
+class Engine:
+    """The stand-in's classes, and batches for them."""
+
+    def __init__(self, parts, version):
+        from sglang.srt.model_executor import model_runner
+
+        self.parts, self.version, self.module = parts, version, model_runner
+        self.extra = (True,) if version.endswith("9") else ()
+
+    def runner(self, sizes=(1, 2, 4), prefill=None, draft=False, server=None, **switches):
+        decode = self.module.DecodeGraphs(list(sizes), **switches) if sizes else None
+        prefill = self.module.PrefillGraphs(list(prefill)) if prefill else None
+        given = SimpleNamespace(
+            model_path="/models/tiny", dp_size=1, tp_size=1, disable_cuda_graph=not sizes, **(server or {})
+        )
+        return self.module.ModelRunner(given, decode, prefill, draft)
+
+    def step(self, runner, mode, batch, **fields):
+        forward_batch = SimpleNamespace(forward_mode=self.module.ForwardMode[mode], batch_size=batch, **fields)
+        return runner._forward_raw(forward_batch, *self.extra)
+
+
+@pytest.fixture(params=["sglang_0_5_9", "sglang_0_5_23"])
+def engine(parts, stand_in, request):
+    stand_in(request.param)
+    parts.adapter = parts.attach(SglangAdapter)
+    return Engine(parts, request.param)
+
+
+def fallbacks(parts, place=DECODE):
+    return parts.taken()[place].get("fallbacks")
+
+
+def test_replayed_decode_step_carries_the_size_it_was_padded_to(parts, engine):
+    engine.step(engine.runner(), "DECODE", 3)
+    assert parts.taken() == {
+        DECODE: {"steps": {"full": 1}, "batch_sizes": {"3": 1}, "real_tokens": 3, "padded_tokens": 4}
+    }
+
+
+def test_batch_past_the_ceiling_is_eager(parts, engine):
+    engine.step(engine.runner(), "DECODE", 5)
+    taken = parts.taken()[DECODE]
+    assert (taken["steps"], taken["fallbacks"]) == ({"eager": 1}, {"above_ceiling": 1})
+
+
+def test_ranks_that_gather_name_the_size_over_all_ranks(parts, engine):
+    runner = engine.runner(require_mlp_tp_gather=True)
+    engine.step(runner, "DECODE", 2, global_num_tokens_cpu=[2, 9])
+    taken = parts.taken()[DECODE]
+    assert (taken["fallbacks"], taken["eager_batch_sizes"]) == ({"above_ceiling": 1}, {"9": 1})
+
+
+def test_exact_sizes_without_padding_leave_holes(parts, engine):
+    engine.step(engine.runner(disable_padding=True), "DECODE", 3)
+    assert fallbacks(parts) == {"no_matching_graph": 1}
+
+
+def test_rank_that_cannot_stops_the_others(parts, engine):
+    runner = engine.runner(require_mlp_sync=True)
+    engine.step(runner, "DECODE", 2, can_run_dp_cuda_graph=False)
+    assert fallbacks(parts) == {"ranks_disagree": 1}
+
+
+def test_other_speculative_width_is_named(parts, engine):
+    runner = engine.runner()
+    graphs = runner.decode_cuda_graph_runner if hasattr(runner, "decode_cuda_graph_runner") else runner.graph_runner
+    type(graphs).refuse = lambda self, forward_batch: False
+    for name in ("can_run", "can_run_graph"):
+        if hasattr(type(graphs), name):
+            setattr(type(graphs), name, type(graphs).refuse)
+    engine.step(runner, "TARGET_VERIFY", 2, spec_info=SimpleNamespace(num_tokens_per_req=4))
+    assert fallbacks(parts) == {"speculative_width": 1}
+
+
+def test_graphs_that_were_switched_off_are_forced_eager(parts, engine, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["launch_server", "--disable-cuda-graph"])
+    engine.step(engine.runner(sizes=()), "DECODE", 2)
+    assert fallbacks(parts) == {"forced_eager": 1}
+    config = parts.adapter.config()
+    assert (config["graphs_enabled"], config["enforced_by"]) == (False, "the flag --disable-cuda-graph")
+    assert (config["requested_mode"], config["resolved_mode"]) == ("DISABLED", "DISABLED")
+
+
+def test_prefill_is_by_design_with_graphs_and_without(parts, engine):
+    runner = engine.runner(prefill=(64, 128))
+    engine.step(runner, "EXTEND", 2, extend_num_tokens=100)
+    engine.step(runner, "EXTEND", 2, extend_num_tokens=1000)
+    taken = parts.taken()[None, "prefill"]
+    assert taken["steps"] == {"piecewise": 1, "eager": 1}
+    assert taken["fallbacks"] == {"prefill_by_design": 2}
+    assert taken["padded_tokens"] == 128 + 1000
+
+
+def test_idle_ranks_are_not_counted(parts, engine):
+    engine.step(engine.runner(), "IDLE", 0)
+    assert parts.taken() == {}
+
+
+def test_draft_model_is_a_component(parts, engine):
+    from sglang.srt.speculative.eagle_draft_cuda_graph_runner import EAGLEDraftCudaGraphRunner
+
+    engine.step(engine.runner(draft=True), "DECODE", 2)
+    runner = EAGLEDraftCudaGraphRunner([1, 2])
+    for batch in (2, 3):
+        ask = getattr(runner, "can_run_graph", None) or runner.can_run
+        assert ask(SimpleNamespace(batch_size=batch)) is (batch == 2)
+    taken = parts.taken()["draft", None]
+    assert taken["steps"] == {"full": 2, "eager": 1}
+    assert taken["fallbacks"] == {"above_ceiling": 1}
+
+
+def test_admission_and_ceiling_are_in_the_configuration(parts, engine):
+    engine.step(engine.runner(sizes=(1, 2, 32)), "DECODE", 1)
+    config = parts.adapter.config()
+    assert (config["max_batch_size"], config["max_capture_size"], config["capture_sizes"]) == (4096, 32, [1, 2, 32])
+    assert (config["resolved_mode"], config["padding"]) == ("FULL", True)
+    assert parts.adapter.workload() == {"model_name": "tiny", "rank": 0}
+
+
+def test_other_class_names_are_blind(parts, stand_in):
+    stand_in("sglang_0_5_23")
+    import sglang.srt.model_executor.model_runner as module
+
+    module.Runner = module.ModelRunner
+    del module.ModelRunner
+    parts.attach(SglangAdapter)
+    assert "sglang steps" in parts.blind()

@@ -1,0 +1,79 @@
+"""TensorRT-LLM's steps, on stand-ins with the signatures of 2025 and 2026."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from replaywatch.probe.engines.trtllm import TrtllmAdapter
+
+DECODE = (None, None)
+
+
+class Engine:
+    def __init__(self, parts, version):
+        from tensorrt_llm._torch.pyexecutor import cuda_graph_runner, model_engine
+
+        self.parts, self.new = parts, version.endswith("6")
+        self.runners, self.engine = cuda_graph_runner, model_engine.PyTorchModelEngine()
+
+    def runner(self, sizes=(1, 2, 4), **options):
+        return self.runners.CUDAGraphRunner(self.engine, list(sizes), **options)
+
+    def step(self, runner, size, context=0, dummies=0):
+        requests = [SimpleNamespace(is_cuda_graph_dummy=i >= size - dummies) for i in range(size)]
+        batch = SimpleNamespace(
+            batch_size=size + context, can_run_cuda_graph=not context, generation_requests=requests,
+            context_requests=[object()] * context,
+        )  # fmt: skip
+        return runner.maybe_get_cuda_graph(batch, False, None) if self.new else runner.maybe_get_cuda_graph(batch)
+
+
+@pytest.fixture(params=["trtllm_2025", "trtllm_2026"])
+def engine(parts, stand_in, request):
+    stand_in(request.param)
+    parts.adapter = parts.attach(TrtllmAdapter)
+    return Engine(parts, request.param)
+
+
+def test_listed_size_is_replayed_and_dummies_are_padding(parts, engine):
+    engine.step(engine.runner(), 4, dummies=1)
+    assert parts.taken() == {
+        DECODE: {"steps": {"full": 1}, "batch_sizes": {"3": 1}, "real_tokens": 3, "padded_tokens": 4}
+    }
+
+
+def test_size_that_is_not_listed_has_no_graph(parts, engine):
+    engine.step(engine.runner(), 3)
+    taken = parts.taken()[DECODE]
+    assert (taken["steps"], taken["fallbacks"]) == ({"eager": 1}, {"no_matching_graph": 1})
+
+
+def test_size_past_the_largest_is_above_the_ceiling(parts, engine):
+    engine.step(engine.runner(), 9)
+    assert parts.taken()[DECODE]["fallbacks"] == {"above_ceiling": 1}
+
+
+def test_context_requests_run_eager_by_design(parts, engine):
+    engine.step(engine.runner(), 0, context=2)
+    engine.step(engine.runner(), 2, context=2)
+    taken = parts.taken()
+    assert taken[None, "prefill"]["fallbacks"] == {"prefill_by_design": 1}
+    assert taken[None, "mixed"]["fallbacks"] == {"prefill_by_design": 1}
+
+
+def test_switched_off_graphs_are_in_steps_and_configuration(parts, engine):
+    engine.step(engine.runner(enabled=False), 2)
+    assert parts.taken()[DECODE]["fallbacks"] == {"mode_none": 1}
+    assert parts.adapter.config()["graphs_enabled"] is False
+
+
+def test_missing_padding_is_in_the_configuration(parts, engine):
+    engine.step(engine.runner(), 2)
+    config = parts.adapter.config()
+    assert (config["padding"], config["capture_sizes"], config["max_batch_size"]) == (False, [1, 2, 4], 256)
+
+
+def test_warm_up_is_not_counted(parts, engine):
+    runner = engine.runner()
+    engine.engine.warmup(lambda: engine.step(runner, 2))
+    assert parts.taken() == {}
