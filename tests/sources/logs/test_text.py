@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -46,7 +47,6 @@ def test_where_the_text_is_cut_does_not_matter(name: str, cuts: list[float]) -> 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(NAMES))
 def test_one_character_at_a_time_gives_the_same(name: str) -> None:
-    assert read_text(ours(name)) == read_text(ours(name))
     assert read_text(list(ours(name))) == read_text(ours(name))
 
 
@@ -189,6 +189,16 @@ def test_secrets_prompts_and_homes_stay_out() -> None:
     assert "somebody" not in repr(read_text(ours("torch-compile.log")))
 
 
+def test_what_users_send_is_never_taken_for_the_engines_word() -> None:
+    quoted = "EngineDeadError CUDA out of memory, Cudagraph is disabled under eager mode, cuda graph: False"
+    text = ours("vllm-metrics.log") + (
+        f"(APIServer pid=10) INFO 11-20 09:00:41 [logger.py:40] Received request cmpl-1: prompt: '{quoted}', x\n"
+    )
+    assert read_text(text) == read_text(ours("vllm-metrics.log"))
+    asked = f"[2026-11-29 10:01:02] Receive: obj=GenerateReqInput(rid='1', text='{quoted}')\n"
+    assert read_text(ours("sglang-old.log") + asked) == read_text(ours("sglang-old.log"))
+
+
 @given(st.text(max_size=2000))
 def test_details_are_one_short_line(text: str) -> None:
     said = safe(text)
@@ -292,3 +302,30 @@ def test_progress_reaches_the_size_of_the_file(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     read_log(path, progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "Capture ",
+        "Capture draft extend cuda graph ",
+        "with config: Running batch with cudagraph_mode: FULL, batch_descriptor: ",
+        "server_args=Capture cuda graph bs=[",
+        "CUDAGraphMode.FULL is not supported with ",
+        "cuda_graph_config=CudaGraphConfig(",
+        "skipping cudagraphs due to Found from ",
+        "Overriding to cuda graph ",
+        "100%|1/1 [00:00<",
+        "{'a': [(",
+        "max_total_num_tokens=1",
+        "Avg prompt throughput: ",
+    ],
+)
+def test_hostile_text_costs_little_time(unit: str) -> None:
+    hostile = unit * (60_000 // len(unit))
+    text = ours("vllm-metrics.log") + f"(EngineCore pid=42) INFO 11-20 09:00:41 [x.py:1] {hostile}\n"
+    started = time.process_time()
+    read_text(text)
+    read_text(ours("sglang-old.log") + f"[2026-11-29 10:01:10 TP0] {hostile}\n")
+    read_text(ours("trtllm.log") + f"[09/21/2025-13:20:05] [TRT-LLM] [I] {hostile}\n")
+    assert time.process_time() - started < 3.0

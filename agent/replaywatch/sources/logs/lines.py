@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # A server's dump of its arguments is 16 to 20 thousand characters; what is longer is not a log line.
-MAX_LINE_CHARS = 1 << 18
+MAX_LINE_CHARS = 1 << 16
 _BREAK = re.compile(r"[\r\n]+")
 # Escape sequences: as bytes, as a pager shows them (^[[0m), and as journald and syslog write them (#033[0m).
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|(?:\^\[|#033)\[[0-9;]*m")

@@ -10,7 +10,7 @@ from replaywatch.sources.logs.inductor import SkipReader
 from replaywatch.sources.logs.prefix import LogLine
 from replaywatch.sources.logs.run import EngineRun
 
-_MAX_PARTIAL_CHARS = 1 << 18
+_MAX_PARTIAL_CHARS = 1 << 16
 Origin = tuple["str | None", "str | None"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from replaywatch.contract.errors import UnknownSource
@@ -17,6 +18,15 @@ from replaywatch.sources.logs.run import EngineRun, Part
 from replaywatch.sources.logs.tally import Tally
 from replaywatch.sources.recording import Recording
 
+# Messages are sentences; only dumps of arguments are longer. Users' text in a log must not cost time.
+_MAX_MESSAGE_CHARS = 4096
+_DUMP = re.compile(
+    r".{0,300}?(?:with config: |server_args=|non-default args: |LLM Args|PyTorchConfig\(|cuda_graph_config=)"
+)
+# Engines told to log requests quote what users sent: nothing in such a line is the engine's own word.
+_USER_TEXT = re.compile(
+    r"Received request |Receive: obj=|Finish: obj=|Generated response |prompt_token_ids|\bprompt: ['\"]"
+)
 WINDOW_NS = 60_000_000_000
 MAX_WINDOWS = 512
 
@@ -117,6 +127,8 @@ class LogReader:
             if place is not None and place.last is not None:
                 place.last.quiet_lines += 1
             return
+        if _USER_TEXT.search(text):
+            return
         peeled = peel(text, self._clock)
         if "\n" not in peeled.message and "\r" not in peeled.message:
             self._message(peeled, now_ns)
@@ -134,6 +146,8 @@ class LogReader:
             place = self._places[line.origin] = Place()
         if not place.completes(line):
             return
+        if len(line.message) > _MAX_MESSAGE_CHARS and not _DUMP.match(line.message):
+            line.message = line.message[:_MAX_MESSAGE_CHARS]
         self._current = place
         run, ended = place.route(line, claimed)
         for old in ended:

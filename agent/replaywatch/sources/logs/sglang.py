@@ -24,9 +24,11 @@ _RUNNING = re.compile(r"#running-req: (\d+)")
 _NEW_SEQUENCES = re.compile(r"#new-seq: (\d+)")
 _BARE_BATCH = re.compile(r"^(?:Decode|Prefill) batch\b")
 _BEGIN = re.compile(
-    r"Capture (?:(?P<role>\w+) (?P<phase>\w+) )?(?P<kind>[\w ]*?)?(?:CUDA|cuda) graph begin\.(?P<rest>.*)"
+    r"Capture (?:(?P<role>\w{1,20}) (?P<phase>\w{1,20}) )?(?P<kind>[\w ]{0,40}?)(?:CUDA|cuda) graph begin\.(?P<rest>.*)"
 )
-_END = re.compile(r"Capture (?:(?P<role>\w+) (?P<phase>\w+) )?(?P<kind>[\w ]*?)?(?:CUDA|cuda) graph end\.(?P<rest>.*)")
+_END = re.compile(
+    r"Capture (?:(?P<role>\w{1,20}) (?P<phase>\w{1,20}) )?(?P<kind>[\w ]{0,40}?)(?:CUDA|cuda) graph end\.(?P<rest>.*)"
+)
 _ELAPSED = re.compile(r"(?:Time elapsed: |elapsed=)(?P<secs>[\d.]+) s")
 _USED = re.compile(r"mem usage=(?P<gb>-?[\d.]+) GB")
 _SIZES = re.compile(r"\b(?:bs|num_tokens)=(?P<sizes>\[.*?\])")
@@ -34,7 +36,7 @@ _BACKEND = re.compile(r"\bbackend=(?P<name>\w+)")
 _OLD_SIZES = re.compile(
     r"Capture (?P<piecewise>piecewise )?(?:cuda|CUDA) graph (?:bs|num tokens) (?P<sizes>\[[^\]]*\])"
 )
-_FAILED = re.compile(r"Capture (?P<what>[\w ]*?)(?:cuda|CUDA) graph failed: ?(?P<why>.*)")
+_FAILED = re.compile(r"Capture (?P<what>[\w ]{0,40}?)(?:cuda|CUDA) graph failed: ?(?P<why>.*)")
 _DISABLE_PREFILL = re.compile(
     r"Disabl\w+ (?:prefill|piecewise) (?:CUDA|cuda) graph (?:because|since|due to) (?P<why>.*)"
 )
