@@ -27,6 +27,9 @@ SKIP_MODULES = (
 )
 
 
+UNTOLD = "other: counted by torch without a reason (such as a function that uses no GPU)"
+
+
 class InductorHooks:
     """Wrappers around Inductor's skip reporting and its compile step."""
 
@@ -64,14 +67,11 @@ class InductorHooks:
         self.place_skip(patches, module)
         patches.wrap(module, "compile_fx", "torch.compile modes", self._compile)
 
-    def place_policy(self, patches: PatchSet, module: Any) -> None:
-        """`CUDAGraphPolicy.should_wrap` (2.13 and later), through which a policy silently declines."""
-        policy = getattr(module, "CUDAGraphPolicy", None)
-        if policy is not None and "should_wrap" in vars(policy):
-            patches.wrap(policy, "should_wrap", "inductor policy", self._should_wrap)
-
     def poll_counters(self) -> None:
-        """Compare torch's own counter of skips with those seen; the rest happened where no wrapper was."""
+        """Compare torch's own counter of skips with those seen.
+
+        torch counts without a word where a `CUDAGraphPolicy` declines (2.13 and later) or a function uses no GPU.
+        """
         utils = loaded("torch._dynamo.utils")
         counters = getattr(utils, "counters", None)
         if counters is None or "inductor" not in counters:
@@ -83,7 +83,9 @@ class InductorHooks:
         # torch._dynamo.reset() and counters.clear() may take the counter back to 0.
         unseen = now - (before or 0) - seen if now >= (before or 0) else now - seen
         if unseen > 0:
-            self._sight.observe("inductor_skip", "reason not seen", "torch._dynamo.utils.counters", unseen)
+            policy = getattr(_config_now(), "cudagraph_policy", None)
+            detail = f"forced_eager: {type(policy).__name__} declined" if policy is not None else UNTOLD
+            self._sight.observe("inductor_skip", detail, "torch._dynamo.utils.counters", unseen)
 
     def take_modes(self) -> dict[str, int]:
         """Compiled functions that take CUDA tensors, by torch.compile's mode, since the start."""
@@ -151,15 +153,6 @@ class InductorHooks:
         detail, where = tidy(text)
         reason = reason_of(text) if reasons else "incompatible_op"
         self._sight.observe("inductor_skip", f"{reason}: {detail} (torch does not log this)", where)
-
-    def _should_wrap(self, original: Function, on: Switch) -> Function:
-        def should_wrap(policy: Any, *args: Any, **kwargs: Any) -> Any:
-            wrap = original(policy, *args, **kwargs)
-            if on and not wrap:
-                self._sight.observe("inductor_skip", f"forced_eager: {type(policy).__name__}.should_wrap declined")
-            return wrap
-
-        return should_wrap
 
     def _compile(self, original: Function, on: Switch) -> Function:
         def compile_fx(*args: Any, **kwargs: Any) -> Any:

@@ -136,7 +136,7 @@ class Keeper:
         timed = timing.get("replay", {}).get("n", 0)
         results, traced_windows, traced_ns = session.tracing.take()
         traced, traced_timing = windows.merge_traced(results)
-        windows.add_histograms(timing, traced_timing)
+        windows.add_traced_timing(timing, traced_timing)
         self._after_first_replays(dispatch["replays"])
         cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
         steps = session.steps.take()

@@ -70,8 +70,8 @@ class PatchSet:
             self._sight.blind(signal, f"{where} takes other arguments in this version")
             return False
         with self._lock:
-            if any(p.owner is owner and p.name == name and p.switch and p.in_place() for p in self._patches):
-                return True
+            if any(patch.wrapper is found and patch.switch for patch in self._patches):
+                return True  # here already, or imported by name from where it was wrapped
             switch = Switch()
             wrapper = wrapping(found, switch)
             _dress(wrapper, found)

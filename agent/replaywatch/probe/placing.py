@@ -32,7 +32,6 @@ def watch(session: Session) -> None:
         return
     hooks = session.inductor
     on("torch._inductor.cudagraph_utils", lambda module: hooks.place_utils(session.patches, module))
-    on("torch._inductor.cudagraph_utils", lambda module: hooks.place_policy(session.patches, module))
     on("torch._inductor.output_code", lambda module: hooks.place_output_code(session.patches, module))
     on("torch._inductor.compile_fx", lambda module: hooks.place_compile(session.patches, module))
     on("torch._dynamo.backends.cudagraphs", lambda module: hooks.place_skip(session.patches, module))

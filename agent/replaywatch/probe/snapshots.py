@@ -31,7 +31,7 @@ ENVIRONMENT = (
     "VLLM_USE_BREAKABLE_CUDAGRAPH", "VLLM_ENABLE_CUDAGRAPH_GC", "SGLANG_ENABLE_CUDA_GRAPH_DEDUP", "CUDA_GRAPHS",
     "GGML_CUDA_DISABLE_GRAPHS", "GGML_CUDA_GRAPH_OPT",
 )  # fmt: skip
-_EMPTY: dict[str, Any] = {"settings": {}, "environment": {}}
+_EMPTY: dict[str, Any] = {"engine": "unknown", "settings": {}, "environment": {}}
 
 
 def digest(fields: tuple[str, ...], record: dict[str, Any]) -> str:

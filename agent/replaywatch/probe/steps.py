@@ -7,6 +7,7 @@ nothing else. Steps of different parts or phases become windows of their own.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 MODES = ("full", "piecewise", "eager")
@@ -66,7 +67,8 @@ class StepCounts:
 class StepLedger:
     """All steps that adapters and Inductor's hooks reported since the last window."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_step: Callable[[str], None] | None = None) -> None:
+        self._on_step = on_step
         self.reset()
 
     def reset(self) -> None:
@@ -90,6 +92,8 @@ class StepLedger:
         """
         if mode not in MODES:
             return
+        if self._on_step is not None:
+            self._on_step(mode)
         with self._lock:
             counts = self._counts.get((component, phase)) or self._new(component, phase)
             counts.modes[mode] = counts.modes.get(mode, 0) + 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from time import time_ns
 from typing import Any, Protocol
 
 from replaywatch.probe.settings import Settings
@@ -39,6 +40,13 @@ class Tracer(Protocol):
     def resume(self) -> None:
         """Allow windows again."""
 
+    @property
+    def live(self) -> bool:
+        """Whether a window records now."""
+
+    def mark_step(self, unix_ns: int, mode: str | None = None) -> None:
+        """A step begins; only worth telling while a window records."""
+
 
 class Tracing:
     """Decides when to trace, on the helper thread, and steps aside for profilers, on theirs."""
@@ -52,8 +60,9 @@ class Tracing:
     def reset(self) -> None:
         """Start over; a forked child has neither tracer nor profiler of its parent."""
         self._lock = threading.Lock()
+        # A child forked from a process that traces cannot use CUDA, nor the native tracer's threads.
+        self._tried = getattr(self, "_tracer", None) is not None
         self._tracer: Tracer | None = None
-        self._tried = False
         self._profilers = 0
         self._paused = False
         self._work_since_ns = 0
@@ -105,7 +114,10 @@ class Tracing:
     def _took(self, found: Mapping[str, Any] | None, now_ns: int, duration_ms: float) -> None:
         self.windows += 1
         self.traced_ns += int(duration_ms * 1e6)
-        for signal, reason in (found or {}).get("blind", ()):
+        reasons = (found or {}).get("blind", ())
+        if found is not None and not reasons:
+            self._sight.clear(SIGNAL)
+        for signal, reason in reasons:
             self._sight.blind(signal, reason)
         if found is not None and len(self.results) < 8:
             self.results.append(found)
@@ -130,6 +142,12 @@ class Tracing:
             return None
         self._sight.clear(SIGNAL)
         return self._tracer
+
+    def mark(self, mode: str) -> None:
+        """A step begins, as an engine tells it; costs nothing while no stretch is recorded."""
+        tracer = self._tracer
+        if tracer is not None and getattr(tracer, "live", False):
+            tracer.mark_step(time_ns(), mode)
 
     # On the threads that profile.
 

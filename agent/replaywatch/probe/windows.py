@@ -63,6 +63,19 @@ def merge_dispatch(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str
     return merged
 
 
+def add_traced_timing(timing: dict[str, Any], traced: dict[str, Any]) -> None:
+    """The tracer's histograms beside those of the hooks.
+
+    Step periods that the hooks saw already are not counted twice. The tracer's gaps are idle time, those between two
+    timed replays an upper bound of it: where there are both, only the tracer's are told.
+    """
+    if "step_period" in timing:
+        traced.pop("step_period", None)
+    if "replay_gap" in traced:
+        timing.pop("replay_gap", None)
+    _add_histograms(timing, traced)
+
+
 def add_histograms(into: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Histograms of Timing added by field, `step_by_mode` by mode."""
     _add_histograms(into, more)

@@ -2,6 +2,9 @@ from collections import defaultdict
 
 from torch import generation
 from torch._inductor import config
+from torch._inductor.cudagraph_utils import (
+    log_cudagraph_skip_and_bump_counter as log_cudagraph_skip_and_bump_counter,
+)
 from torch.cuda import CUDAGraph, graph
 
 if generation.since(2, 7):

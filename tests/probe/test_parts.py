@@ -1,0 +1,174 @@
+"""The small parts: settings, budget, steps, the search for steps, names of errors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replaywatch.contract.window import FALLBACK_REASONS
+from replaywatch.probe import inductor_reasons
+from replaywatch.probe.budget import Budget
+from replaywatch.probe.cuda_errors import error_name
+from replaywatch.probe.settings import TABLE, Settings, default_socket, option_rows, settle, variable
+from replaywatch.probe.slots import RING, GraphSlot, Recorder
+from replaywatch.probe.steps import StepLedger
+from replaywatch.probe.steps_in_replays import MAX_ROWS, StepFinder, continues
+
+
+def test_every_option_has_a_field_a_variable_and_a_help() -> None:
+    for option, row in zip(option_rows(), TABLE, strict=True):
+        assert option.variable("probe") == variable(row[0])
+        assert option.help
+        assert option.field in Settings.__slots__
+        assert getattr(settle({}, {}), option.field) is not None or option.default is None
+
+
+@given(st.dictionaries(st.sampled_from([variable(row[0]) for row in TABLE]), st.text(max_size=12)))
+def test_any_environment_gives_settings_within_their_bounds(environment: dict[str, str]) -> None:
+    settings = settle({}, environment)
+    for name, kind, default, _, _, least, most in TABLE:
+        value = getattr(settings, name.replace("-", "_"))
+        assert isinstance(value, kind) or value == default
+        if least is not None and most is not None:
+            assert least <= value <= most
+
+
+def test_arguments_win_over_the_environment_and_unknown_ones_are_named() -> None:
+    settings = settle({"window_seconds": 2, "no_such": 1}, {variable("window-seconds"): "9"})
+    assert settings.window_seconds == 2
+    assert settings.problems == ["no_such is no option of the probe"]
+
+
+def test_the_socket_is_where_the_agent_listens() -> None:
+    from replaywatch.agent.options import AgentOptions, socket_path
+
+    for environment in ({}, {"XDG_RUNTIME_DIR": "/run/user/7"}):
+        assert default_socket(environment) == str(socket_path(AgentOptions(), environment))
+
+
+def test_a_budget_that_is_exceeded_stretches_and_relaxes_when_calm() -> None:
+    budget = Budget(0.005)
+    second = 1_000_000_000
+    assert budget.settle(0.006 * second, second)
+    assert budget.settle(0.006 * second, second)
+    assert (budget.stretch, budget.take_throttled(), budget.take_throttled()) == (4, 2, 0)
+    for _ in range(6):
+        assert not budget.settle(0.001 * second, second)
+    assert budget.stretch == 2
+    for _ in range(20):
+        budget.settle(0.004 * second, second)  # within the budget, but not calm
+    assert budget.stretch == 2
+
+
+def test_costs_add_up() -> None:
+    budget = Budget(0.005)
+    budget.calibrate(lambda: 500.0)
+    assert budget.spent_ns(10, 1000, 1, 100) == 10 * 500 + 1000 + 12_000 + 8
+
+
+def test_batch_sizes_stay_within_the_contracts_keys() -> None:
+    ledger = StepLedger()
+    for size in range(1, 5000):
+        ledger.record("eager", batch=size)
+    counts = ledger.take()[None, None]
+    assert sum(counts["batch_sizes"].values()) == 4999
+    assert len(counts["batch_sizes"]) <= 64
+    assert counts["steps"] == {"eager": 4999}
+
+
+def test_unknown_modes_are_not_counted() -> None:
+    ledger = StepLedger()
+    ledger.record("replayed")
+    assert ledger.take() == {}
+
+
+def play(
+    order: list[int], graphs: dict[int, GraphSlot], finder: StepFinder, recorder: Recorder, gap_ns: int = 1000
+) -> None:
+    for number in order:
+        start = recorder.n * gap_ns + 1
+        recorder.rows[recorder.n % RING] = (start, start + 10, number)
+        recorder.n += 1
+        if recorder.n % 256 == 0:
+            finder.drain(recorder, graphs)
+    finder.drain(recorder, graphs)
+
+
+def slots(count: int) -> dict[int, GraphSlot]:
+    return {n: GraphSlot(n, "user", "ready") for n in range(1, count + 1)}
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7, 33])
+def test_pieces_in_order_are_one_step(pieces: int) -> None:
+    graphs, finder, recorder = slots(pieces), StepFinder(), Recorder(0)
+    play(list(range(1, pieces + 1)) * 40, graphs, finder, recorder)
+    finder.step_period.clear()
+    play(list(range(1, pieces + 1)) * 20, graphs, finder, recorder)
+    taken = finder.step_period.take()
+    assert taken is not None
+    assert taken["n"] == 20
+    assert taken["s"] == 20 * pieces * 1000
+    assert [continues(s) for s in graphs.values()] == [False] + [True] * (pieces - 1)
+
+
+def test_sizes_of_a_ladder_are_steps_of_their_own() -> None:
+    graphs, finder, recorder = slots(4), StepFinder(), Recorder(0)
+    order = [1] * 50 + [2] * 50 + [3] * 50 + [2] * 50 + [4] * 50
+    play(order, graphs, finder, recorder)
+    taken = finder.step_period.take()
+    assert taken is not None
+    assert taken["n"] == len(order) - 1
+
+
+def test_more_rows_than_are_worked_on_leave_no_wrong_period() -> None:
+    graphs, finder, recorder = slots(1), StepFinder(), Recorder(0)
+    for _ in range(3000):
+        recorder.rows[recorder.n % RING] = (recorder.n * 1000 + 1, recorder.n * 1000 + 11, 1)
+        recorder.n += 1
+    finder.drain(recorder, graphs)
+    taken = finder.step_period.take()
+    assert taken is not None
+    assert taken["n"] == MAX_ROWS - 1
+    assert taken["s"] == (MAX_ROWS - 1) * 1000
+
+
+def test_waiting_for_work_is_no_step() -> None:
+    graphs, finder, recorder = slots(1), StepFinder(), Recorder(0)
+    play([1] * 20, graphs, finder, recorder)
+    recorder.rows[recorder.n % RING] = (60_000_000_000, 60_000_000_010, 1)
+    recorder.n += 1
+    finder.drain(recorder, graphs)
+    assert finder.step_period.count == 19
+    assert finder.idle_ns > 59_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA"), "cudaErrorIllegalAddress"),
+        (RuntimeError("CUDA error: operation not permitted when stream is capturing"),
+         "cudaErrorStreamCaptureUnsupported"),
+        (RuntimeError("Search for `cudaErrorLaunchFailure' in the CUDA documentation"), "cudaErrorLaunchFailure"),
+        (RuntimeError("CUDA error: operation not permitted"), "cudaErrorNotPermitted"),
+        (RuntimeError("my prompt: hello"), "RuntimeError"),
+        (type("Odd", (Exception,), {})("x"), "other"),
+    ],
+)  # fmt: skip
+def test_errors_have_names_of_a_closed_set(error: Exception, name: str) -> None:
+    assert error_name(error) == name
+
+
+def test_an_error_code_wins_over_words() -> None:
+    error = RuntimeError("CUDA error: unknown error")
+    error.error_code = 719  # type: ignore[attr-defined]
+    assert error_name(error) == "cudaErrorLaunchFailure"
+
+
+@given(st.text(max_size=300))
+def test_any_message_has_a_reason_and_a_short_text(text: str) -> None:
+    assert inductor_reasons.reason_of(text) in FALLBACK_REASONS
+    detail, where = inductor_reasons.tidy(text)
+    assert len(detail) <= 300
+    assert "\n" not in detail
+    assert where is None or "/" not in where

@@ -1,0 +1,139 @@
+"""torch.profiler has way: the kernel tracer is paused before Kineto begins and resumed after it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probe.harness import seen
+
+START = "import replaywatch.probe as probe; probe.start()\n"
+# A tracer that notes what is asked of it, in the place of the native one.
+TRACER = """
+import sys, types, time
+log = []
+class Tracer:
+    def run_window(self, duration_ms):
+        log.append("window")
+        work = {"method": "cupti", "steps": 2, "span_ns": 10, "total_kernels": 30, "total_graph_kernels": 30}
+        return {"traced": work,
+                "timing": {"launch_gap": {"n": 1, "s": 8, "b": {"24": 1}}}}
+    def pause(self):
+        log.append("pause")
+        return True
+    def resume(self):
+        log.append("resume")
+module = types.ModuleType("replaywatch.probe.tracer")
+module.open_tracer = Tracer
+sys.modules["replaywatch.probe.tracer"] = module
+from replaywatch.probe import session, tracing
+tracing.BURST_S = (0.05, 0.1, 0.15)
+import torch, torch.autograd.profiler as profiler
+"""
+
+
+def test_windows_run_in_a_burst_and_step_aside_for_a_profiler(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + TRACER
+        + """
+torch.cuda.init()
+end = time.time() + 20
+while log.count("window") < 3 and time.time() < end:
+    time.sleep(0.02)
+time.sleep(0.3)
+assert log == ["window"] * 3, log
+profile = profiler.profile()
+with profile:
+    log.append("profiling")
+    session.current().tracing._next_ns = 1
+    time.sleep(0.4)
+log.append("over")
+assert profile.results == "results" and profiler.calls == ["prepare", "enable", "disable"]
+assert log[3:] == ["pause", "profiling", "resume", "over"], log
+session.current().tracing._next_ns = 1
+while log[-1] != "window" and time.time() < end:
+    time.sleep(0.02)
+assert log[-1] == "window"
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS="3600",
+    )
+    assert window.traced is not None
+    assert window.traced.steps == 8
+    assert window.traced.coverage == 1.0
+    assert window.timing.launch_gap is not None
+    assert window.timing.launch_gap.count == 4
+    assert window.cost is not None
+    assert window.cost.traced_windows == 4
+    assert "torch.profiler runs" in " ".join(b.reason for b in window.blind)
+
+
+def test_a_profiler_that_fails_to_start_still_gives_the_tracer_back(tmp_path: Path) -> None:
+    seen(
+        START
+        + TRACER
+        + """
+torch.cuda.init()
+def broken(*args, **kwargs):
+    raise RuntimeError("cannot enable")
+session.current().tracing._tracer = Tracer()
+profiler._enable_profiler.__wrapped__
+profiler._prepare_profiler("config", set())
+assert log[-1] == "pause"
+profiler._disable_profiler()
+assert log[-1] == "resume"
+profiler._disable_profiler()
+assert log.count("resume") == 1
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="0",
+    )
+
+
+def test_nothing_is_traced_while_something_is_captured(tmp_path: Path) -> None:
+    seen(
+        START
+        + TRACER
+        + """
+torch.cuda.init()
+graph = torch.cuda.CUDAGraph()
+graph.capture_begin()
+time.sleep(0.7)
+assert log == []
+graph.capture_end()
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS="0.1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("KINETO_USE_DAEMON", "1", "a daemon may start Kineto"),
+        ("REPLAYWATCH_PROBE_KERNELS", "0", "switched off"),
+        ("X", "", "this installation has no native tracer"),
+    ],
+)
+def test_no_tracing_is_said_with_its_reason(name: str, value: str, words: str, tmp_path: Path) -> None:
+    block = "import sys; sys.modules['replaywatch.probe.tracer'] = None\n" if name == "X" else ""
+    window = seen(
+        START + block + "from replaywatch.probe import tracing; tracing.BURST_S = (0.01, 0.1, 0.2)\n"
+        "import torch, time; torch.cuda.init(); time.sleep(0.5)\n",
+        tmp_path,
+        **{name: value},
+    )
+    assert [b for b in window.blind if b.signal == "kernels" and words in b.reason], window.blind
+
+
+def test_a_torch_whose_profiler_cannot_be_seen_is_never_traced(tmp_path: Path) -> None:
+    window = seen(
+        "import torch.autograd.profiler as profiler; del profiler._enable_profiler\n"
+        + START
+        + TRACER
+        + "torch.cuda.init(); time.sleep(0.6); assert log == []\n",
+        tmp_path,
+    )
+    assert "kernels" in {b.signal for b in window.blind}
