@@ -17,6 +17,7 @@ from replaywatch.agent.downward import Surroundings
 from replaywatch.agent.processes import Process
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Observation, Window, Workload
+from replaywatch.sources.recording import Recording
 
 Scope = Literal["auto", "pod", "node"]
 REMEMBERED_SNAPSHOTS: Final = 16
@@ -70,6 +71,27 @@ class Enricher:
         ids = {w.config_id for w in windows}
         configs = {key: config for key, config in process.configs.items() if key in ids}
         return Parcel(windows=tuple(windows), fingerprints=fingerprints, configs=configs)
+
+    def complete_recording(self, recording: Recording) -> Parcel:
+        """A witness's windows, completed: it speaks of the agent's own pod, where agent and engine share one."""
+        around, only = self._surroundings, self._devices().only
+        shares = self._scope != "node"
+        windows = [
+            replace(
+                window,
+                workload=replace(
+                    window.workload,
+                    node=window.workload.node or around.node,
+                    namespace=window.workload.namespace or (around.namespace if shares else None),
+                    pod=window.workload.pod or (around.pod if shares else None),
+                    container=window.workload.container or (around.container if shares else None),
+                    gpu_index=only.index if only is not None else window.workload.gpu_index,
+                    gpu_uuid=only.uuid if only is not None else window.workload.gpu_uuid,
+                ),
+            )
+            for window in recording.windows
+        ]
+        return Parcel(windows=tuple(windows), fingerprints=recording.fingerprints, configs=recording.configs)
 
     def _workload(self, told: Workload, process: Process, device: Device | None) -> Workload:
         around = self._surroundings

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from threading import Event
 from typing import Final
 
 from replaywatch.agent.admission import Admission, Admitted
 from replaywatch.agent.board import Board
+from replaywatch.agent.contradiction import Contradictions
 from replaywatch.agent.enrich import Enricher, Parcel
 from replaywatch.agent.inlet import Frame, Inlet
 from replaywatch.agent.ledger import Ledger
 from replaywatch.agent.processes import Processes
 from replaywatch.agent.spool import Spool
+from replaywatch.sources.recording import Recording
 
 TURN_SECONDS: Final = 1.0
 CHECK_NS: Final = 10**9
@@ -32,7 +34,8 @@ class Loop:
     board: Board
     spool: Spool | None
     ledger: Ledger
-    from_witnesses: SimpleQueue[Parcel]
+    from_witnesses: SimpleQueue[Recording]
+    contradictions: Contradictions
     batch_ns: int
     clock: Callable[[], int]
     stopping: Event
@@ -65,6 +68,7 @@ class Loop:
             return
         parcel = self.enricher.complete(admitted, self.processes.takes_place)
         self.board.add(parcel.windows, admitted.process.key, self.clock())
+        self.contradictions.hear_probe(parcel.windows)
         if self.spool is not None:
             self.spool.append(parcel)
         self.ledger.add("replaywatch_agent_frames_total", "accepted")
@@ -72,11 +76,11 @@ class Loop:
         self.ledger.add("replaywatch_agent_restarts_total", amount=restarts)
 
     def _hear_witnesses(self) -> None:
-        while True:
-            try:
-                parcel = self.from_witnesses.get_nowait()
-            except Empty:
-                return
+        while not self.from_witnesses.empty():
+            recording = self.from_witnesses.get_nowait()
+            parcel = self.enricher.complete_recording(recording)
+            if recording.kind == "metrics":
+                parcel = with_contradictions(parcel, self.contradictions)
             if not len(self.processes):  # otherwise the same steps would be shown twice
                 self.board.add(parcel.windows, WITNESS, self.clock())
             if self.spool is not None:
@@ -87,3 +91,13 @@ class Loop:
         for process in self.processes.gone(self.checked_ns):
             self.board.end(process.key, self.checked_ns)
         self.board.expire(self.checked_ns)
+
+
+def with_contradictions(parcel: Parcel, contradictions: Contradictions) -> Parcel:
+    """The same windows, those that probes contradict saying so."""
+    found = contradictions.against(parcel.windows)
+    windows = tuple(
+        replace(window, observations=(*window.observations, one)) if one is not None else window
+        for window, one in zip(parcel.windows, found, strict=True)
+    )
+    return replace(parcel, windows=windows)

@@ -21,13 +21,15 @@ from replaywatch.agent.admission import Admission
 from replaywatch.agent.backoff import Backoff
 from replaywatch.agent.board import Board
 from replaywatch.agent.cgroup import place_of
+from replaywatch.agent.contradiction import Contradictions
 from replaywatch.agent.delivery import Delivery
 from replaywatch.agent.devices import DeviceWatch, Nvml
 from replaywatch.agent.downward import read_surroundings
-from replaywatch.agent.enrich import Enricher, Parcel, Scope
+from replaywatch.agent.enrich import Enricher, Scope
 from replaywatch.agent.exposition import Exposition, OwnGauges, cpu_seconds, resident_bytes
 from replaywatch.agent.inlet import Inlet
 from replaywatch.agent.ledger import Ledger
+from replaywatch.agent.log_follower import LogFollower
 from replaywatch.agent.loop import TURN_SECONDS, Loop
 from replaywatch.agent.metrics_server import MetricsServer
 from replaywatch.agent.options import AgentOptions, allowed_uids, listen_address, socket_path, spool_folder
@@ -35,6 +37,8 @@ from replaywatch.agent.processes import Processes
 from replaywatch.agent.shipper import Shipper
 from replaywatch.agent.spool import Spool
 from replaywatch.agent.spool_folder import SpoolFolder
+from replaywatch.agent.witness_watch import Witness, WitnessWatch
+from replaywatch.sources.recording import Recording
 
 log = logging.getLogger("replaywatch.agent")
 # A stop is done within two seconds: the threads share this time, and what hangs is left behind.
@@ -74,10 +78,14 @@ class Agent:
             board=board,
             spool=self.spool,
             ledger=self.ledger,
-            from_witnesses=SimpleQueue[Parcel](),
+            from_witnesses=SimpleQueue[Recording](),
+            contradictions=Contradictions(),
             batch_ns=int(options.batch_seconds * 1e9),
             clock=time.monotonic_ns,
             stopping=Event(),
+        )
+        self.witnesses = WitnessWatch(
+            _witnesses(options), options.witness_seconds, self.ledger, time.time_ns, self.loop.from_witnesses.put
         )
 
     @property
@@ -99,6 +107,7 @@ class Agent:
         """Run until `stop`, then put everything away."""
         self.loop.turned_ns = time.monotonic_ns()
         self.devices.start()
+        self.witnesses.start()
         if self.shipper is not None:
             self.shipper.start()
         if self.metrics is not None:
@@ -125,7 +134,8 @@ class Agent:
             self.spool.close()
         if self.metrics is not None:
             self.metrics.stop()
-        self.devices.stop(0.2)
+        self.devices.stop(0.1)
+        self.witnesses.stop(0.1)
 
 
 def _sending_side(options: AgentOptions, ledger: Ledger) -> tuple[Spool | None, Shipper | None]:
@@ -141,6 +151,21 @@ def _sending_side(options: AgentOptions, ledger: Ledger) -> tuple[Spool | None, 
         clock=time.time_ns,
     )
     return spool, Shipper(spool, delivery, Backoff(options.retry_max_seconds, Random()), ledger, time.time_ns)
+
+
+def _witnesses(options: AgentOptions) -> list[Witness]:
+    """Those that the options name. Their parsers are loaded only where one is named: they cost memory."""
+    if options.engine_metrics_url is None and options.engine_log is None:
+        return []
+    from replaywatch.agent.witness import LogWitness, MetricsWitness
+
+    found: list[Witness] = []
+    if options.engine_metrics_url is not None:
+        found.append(MetricsWitness(options.engine_metrics_url))
+    if options.engine_log is not None:
+        memory = spool_folder(options) / "log-position.json" if options.collector_url is not None else None
+        found.append(LogWitness(LogFollower(options.engine_log, memory)))
+    return found
 
 
 def _own_gauges(processes: Processes, spool: Spool | None) -> OwnGauges:

@@ -1,0 +1,53 @@
+"""The two witnesses: the engine's /metrics and its log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replaywatch.agent.log_follower import LogFollower
+from replaywatch.sources.engine_metrics import MetricsScraper, scrape
+from replaywatch.sources.logs import LogReader
+from replaywatch.sources.recording import Recording
+
+SCRAPE_SECONDS: Final = 5.0
+LOG_WINDOW_NS: Final = 15 * 10**9
+
+
+class MetricsWitness:
+    """The engine's /metrics: what changed between two scrapes."""
+
+    name = "metrics"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._scraper = MetricsScraper(url)
+
+    def read(self, now_ns: int) -> Recording | None:
+        """The change since the last scrape. Raises: UnreadableSource, UnknownSource."""
+        return self._scraper.add(scrape(self._url, SCRAPE_SECONDS), now_ns)
+
+
+class LogWitness:
+    """The engine's log, from its first line and on as it is written."""
+
+    name = "log"
+
+    def __init__(self, follower: LogFollower) -> None:
+        self._follower = follower
+        self._reader = self._new_reader()
+
+    def _new_reader(self) -> LogReader:
+        return LogReader(self._follower.path.name, window_ns=LOG_WINDOW_NS)
+
+    def read(self, now_ns: int) -> Recording | None:
+        """What the lines written since the last time say. Raises: UnreadableSource."""
+        reading = self._follower.read()
+        if reading.is_new_file:
+            self._reader = self._new_reader()
+        if reading.seen_before:  # an earlier agent has shipped what these lines say; they still tell the configuration
+            self._reader.feed(reading.seen_before, now_ns)
+            self._reader.take()
+        self._reader.feed(reading.text, now_ns)
+        recording = self._reader.take()
+        self._follower.remember()
+        return recording if recording.windows else None

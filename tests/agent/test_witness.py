@@ -1,0 +1,274 @@
+"""The engine's metrics and log as second witnesses: read, shipped, shown without a probe, set against a probe."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.conftest import StartAgent
+from agent.frames import Probe, frame, wait_until, without_snapshots
+from agent.receiver import Receiver
+from agent.test_metrics import scrape, shown
+from replaywatch.agent.contradiction import Contradictions
+from replaywatch.agent.ledger import Ledger
+from replaywatch.agent.log_follower import MAX_READ_BYTES, LogFollower
+from replaywatch.agent.witness import LogWitness
+from replaywatch.agent.witness_watch import WitnessWatch
+from replaywatch.contract.errors import UnreadableSource
+from replaywatch.contract.window import Dispatch, Window
+
+PAGE = """\
+# TYPE sglang:cuda_graph_passes_total counter
+sglang:cuda_graph_passes_total{{mode="decode_cuda_graph",model_name="m",tp_rank="0"}} {graph}
+sglang:cuda_graph_passes_total{{mode="decode_none",model_name="m",tp_rank="0"}} {eager}
+"""
+NOW = 1_790_000_000 * 10**9
+FIRST_LINE = (
+    "(EngineCore pid=42) INFO 11-20 09:00:00 [core.py:114] Initializing a V1 LLM engine (v0.25.1) with config: "
+    "model='m'\n"
+)
+EAGER_LINE = (
+    "(EngineCore pid=42) INFO 11-20 09:0{minute}:01 [vllm.py:1] Enforce eager set, disabling torch.compile and "
+    "CUDAGraphs. This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none\n"
+)
+
+
+class Engine:
+    """An engine's /metrics whose counters the test moves."""
+
+    def __init__(self) -> None:
+        self.graph = self.eager = 1000
+        self.scrapes = 0
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                engine.scrapes += 1
+                body = PAGE.format(graph=engine.graph, eager=engine.eager).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/metrics"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    it = Engine()
+    yield it
+    it.close()
+
+
+def test_an_engine_without_probe_is_shown_and_shipped(
+    start_agent: StartAgent, receiver: Receiver, engine: Engine
+) -> None:
+    agent = start_agent(collector_url=receiver.url, engine_metrics_url=engine.url, witness_seconds=0.1)
+    wait_until(lambda: engine.scrapes >= 1)
+    engine.graph, engine.eager = 1100, 1300
+    wait_until(lambda: shown(scrape(agent.metrics_url), "cudagraph_steps_total", mode="eager"))
+    families = scrape(agent.metrics_url)
+    assert shown(families, "cudagraph_steps_total", mode="full", engine="sglang", phase="decode") == 100
+    assert shown(families, "cudagraph_steps_total", mode="eager", engine="sglang", phase="decode") == 300
+    assert (shown(families, "replaywatch_agent_witness_reads_total", witness="metrics", outcome="ok") or 0) >= 2
+    wait_until(lambda: any((w.dispatch.steps or {}).get("eager") for w in receiver.windows))
+    assert {w.origin for w in receiver.windows} == {"metrics"}
+
+
+def test_steps_that_a_probe_counts_are_not_shown_twice_and_a_contradiction_is_said(
+    start_agent: StartAgent, receiver: Receiver, engine: Engine
+) -> None:
+    agent = start_agent(collector_url=receiver.url, engine_metrics_url=engine.url, witness_seconds=0.3)
+    wait_until(lambda: engine.scrapes >= 1)
+    probed = without_snapshots(0, engine="sglang", phase="decode")
+    with Probe(agent.socket_path) as probe:
+        probe.send(frame("a", replace(probed, dispatch=Dispatch(steps={"full": 100}))))
+        wait_until(lambda: shown(scrape(agent.metrics_url), "cudagraph_steps_total", mode="full") == 100)
+        engine.graph, engine.eager = 1010, 1090
+        wait_until(lambda: said(receiver))
+    assert said(receiver) == ["the engine counts 10% of decode steps as replayed, the probe 100%"]
+    assert shown(scrape(agent.metrics_url), "cudagraph_steps_total", mode="eager") is None
+
+
+def said(receiver: Receiver) -> list[str]:
+    seen = [o for w in receiver.windows for o in w.observations]
+    return [o.detail for o in seen if o.kind == "witness_contradicts"]
+
+
+def test_a_witness_that_cannot_be_asked_is_counted_and_the_agent_goes_on(
+    start_agent: StartAgent, receiver: Receiver, tmp_path: Path
+) -> None:
+    agent = start_agent(
+        collector_url=receiver.url,
+        engine_metrics_url="http://127.0.0.1:1/metrics",
+        engine_log=tmp_path / "absent.log",
+        witness_seconds=0.1,
+    )
+    failed = ("replaywatch_agent_witness_reads_total", "metrics", "failed")
+    wait_until(lambda: agent.agent.ledger.value(*failed) >= 2)
+    assert agent.agent.ledger.value("replaywatch_agent_witness_reads_total", "log", "failed") >= 1
+    with Probe(agent.socket_path) as probe:
+        probe.send(frame("a"))
+    wait_until(lambda: len(receiver.windows) == 1)
+
+
+def test_the_log_of_an_eager_engine_reaches_the_collector_once_over_a_restart(
+    start_agent: StartAgent, receiver: Receiver, tmp_path: Path
+) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(FIRST_LINE + EAGER_LINE.format(minute=0))
+    options: dict[str, Any] = {"collector_url": receiver.url, "engine_log": path, "witness_seconds": 0.05}
+    first = start_agent(**options)
+    with path.open("a") as log:
+        log.write(EAGER_LINE.format(minute=5))
+    wait_until(lambda: receiver.windows)
+    first.stop()
+    shipped = len(receiver.windows)
+    (batch, *_) = receiver.stored.values()
+    assert any(c.graphs_enabled is False for c in batch.configs.values())
+    assert {w.origin for w in receiver.windows} == {"log"}
+    second = start_agent(**options)
+    ok = ("replaywatch_agent_witness_reads_total", "log", "ok")
+    wait_until(lambda: second.agent.ledger.value(*ok) >= 3)
+    assert len(receiver.windows) == shipped
+
+
+def follow(path: Path, memory: Path | None = None) -> LogFollower:
+    return LogFollower(path, memory)
+
+
+def test_appended_text_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("one\n")
+    follower = follow(path)
+    assert follower.read().text == "one\n"
+    assert follower.read().text == ""
+    with path.open("a") as log:
+        log.write("two\n")
+    assert follower.read().text == "two\n"
+
+
+def test_a_rotated_or_truncated_log_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("old old old\n")
+    follower = follow(path)
+    assert follower.read().is_new_file
+    path.rename(tmp_path / "log.1")
+    path.write_text("new\n")
+    assert follower.read().text == "new\n"
+    path.write_text("t\n")
+    reading = follower.read()
+    assert (reading.text, reading.is_new_file) == ("t\n", True)
+
+
+def test_what_was_read_before_a_restart_is_told_apart(tmp_path: Path) -> None:
+    path, memory = tmp_path / "log", tmp_path / "memory.json"
+    path.write_text("before\n")
+    first = follow(path, memory)
+    first.read()
+    first.remember()
+    with path.open("a") as log:
+        log.write("after\n")
+    reading = follow(path, memory).read()
+    assert (reading.seen_before, reading.text) == ("before\n", "after\n")
+
+
+@given(st.binary(max_size=60))
+def test_a_damaged_memory_is_forgotten(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    folder = tmp_path_factory.mktemp("m")
+    (folder / "log").write_text("x\n")
+    (folder / "memory.json").write_bytes(content)
+    assert follow(folder / "log", folder / "memory.json").read().text == "x\n"
+
+
+def test_of_a_huge_log_the_start_and_the_end_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first line\n" + b"x" * (2 * MAX_READ_BYTES) + b"\nlast line\n")
+    text = follow(path).read().text
+    assert len(text) <= MAX_READ_BYTES + 1
+    assert text.startswith("first line\n")
+    assert text.endswith("\nlast line\n")
+
+
+def test_a_letter_cut_in_two_by_a_reading_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes("é".encode()[:1])
+    follower = follow(path)
+    assert follower.read().text == ""
+    with path.open("ab") as log:
+        log.write("é".encode()[1:])
+    assert follower.read().text == "é"
+
+
+def test_a_log_that_cannot_be_read_is_the_named_error(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableSource, match="--engine-log"):
+        follow(tmp_path / "absent").read()
+    with pytest.raises(UnreadableSource, match="--engine-log"):
+        follow(tmp_path).read()
+
+
+def test_a_log_without_an_engine_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("hello\n" * 100)
+    assert LogWitness(follow(tmp_path / "log")).read(NOW) is None
+
+
+def witness(**steps: int) -> Window:
+    return replace(without_snapshots(0, engine="sglang"), dispatch=Dispatch(steps=steps or None), origin="metrics")
+
+
+def contradiction(told: Window, *probed: Window) -> str | None:
+    contradictions = Contradictions()
+    contradictions.hear_probe(probed)
+    (found,) = contradictions.against([told])
+    return found.detail if found is not None else None
+
+
+def test_agreeing_witnesses_say_nothing() -> None:
+    assert contradiction(witness(full=90, eager=10), witness(full=180, eager=21)) is None
+
+
+def test_few_steps_contradict_nobody() -> None:
+    assert contradiction(witness(full=10), witness(eager=1000)) is None
+    assert contradiction(witness(full=1000), witness(eager=10)) is None
+
+
+def test_a_probe_that_sees_no_step_of_its_engine_is_said() -> None:
+    elsewhere = replace(witness(full=9), workload=replace(witness().workload, phase="prefill"))
+    assert "the probe none" in str(contradiction(witness(full=500), elsewhere))
+    unphased = replace(witness(full=9), workload=replace(witness().workload, phase=None))
+    assert contradiction(witness(full=500), unphased) is None
+    assert contradiction(witness(full=500)) is None
+
+
+def test_each_interval_is_compared_by_itself() -> None:
+    contradictions = Contradictions()
+    contradictions.hear_probe([witness(eager=500)])
+    assert contradictions.against([witness(full=500)])[0] is not None
+    contradictions.hear_probe([witness(full=500)])
+    assert contradictions.against([witness(full=500)]) == [None]
+
+
+def test_without_witnesses_no_thread_runs() -> None:
+    watch = WitnessWatch([], 1, Ledger(), lambda: NOW, lambda _: None)
+    watch.start()
+    assert watch._thread.ident is None
+    watch.stop(0)
