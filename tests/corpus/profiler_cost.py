@@ -7,6 +7,7 @@ All times are microseconds. Nothing is measured after a profiler has run unless 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -18,14 +19,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
-
 from ab_timing import BlockPlan, block_us, time_forms
-from bench import Bench, open_bench
 from machine import describe_machine
 from privacy import scrub
+from torch.profiler import ProfilerActivity, profile, schedule
 from tracing import count_events
 from workloads.decoder_model import make_kit
+
+from bench import Bench, open_bench
 
 Step = Callable[[], None]
 Json = dict[str, object]
@@ -85,7 +86,8 @@ def profile_form(bench: Bench, step: Step, before: list[float], calls: int, roun
     medians = {mode: statistics.median(values) for mode, values in times.items()}
     none_us = statistics.median(before)
     return {
-        "none_us": round(none_us, 2), "none_block_us": [round(value, 2) for value in before],
+        "none_us": round(none_us, 2),
+        "none_block_us": [round(value, 2) for value in before],
         "none_after_profiler_us": [round(value, 2) for value in between],
         "mode_us": {mode: round(value, 2) for mode, value in medians.items()},
         "mode_all_us": {mode: [round(value, 2) for value in values] for mode, values in times.items()},
@@ -176,8 +178,12 @@ def launch_floor(bench: Bench, launch: Step) -> Json:
         bench.sync()
         spacing_us.append(begin.elapsed_time(end) * 1e3 / count)
     quantiles = statistics.quantiles(host_us, n=10)
-    return {"host_us": round(statistics.median(host_us), 3), "host_p10_us": round(quantiles[0], 3),
-            "host_p90_us": round(quantiles[-1], 3), "device_spacing_us": round(statistics.median(spacing_us), 3)}
+    return {
+        "host_us": round(statistics.median(host_us), 3),
+        "host_p10_us": round(quantiles[0], 3),
+        "host_p90_us": round(quantiles[-1], 3),
+        "device_spacing_us": round(statistics.median(spacing_us), 3),
+    }
 
 
 def node_gap(bench: Bench, launch: Step) -> Json:
@@ -197,8 +203,13 @@ def node_gap(bench: Bench, launch: Step) -> Json:
     nodes_all = [float(str(row["nodes"])) for row in rows]
     wall = statistics.linear_regression(nodes_all, [float(str(row["replay_us"])) for row in rows])
     host = statistics.linear_regression(nodes_all, [float(str(row["launch_host_us"])) for row in rows])
-    return {"rows": rows, "us_per_node": round(wall.slope, 4), "intercept_us": round(wall.intercept, 3),
-            "host_us_per_node": round(host.slope, 5), "host_intercept_us": round(host.intercept, 3)}
+    return {
+        "rows": rows,
+        "us_per_node": round(wall.slope, 4),
+        "intercept_us": round(wall.intercept, 3),
+        "host_us_per_node": round(host.slope, 5),
+        "host_intercept_us": round(host.intercept, 3),
+    }
 
 
 def traced_gaps(bench: Bench, launch: Step, nodes: int = 500) -> Json:
@@ -213,10 +224,13 @@ def traced_gaps(bench: Bench, launch: Step, nodes: int = 500) -> Json:
         prof.export_chrome_trace(str(path))
         events = json.loads(path.read_text(encoding="utf-8", errors="replace"))["traceEvents"]
     kernels = sorted((float(e["ts"]), float(e["dur"])) for e in events if e.get("cat") == "kernel")
-    gaps = [after[0] - before[0] - before[1] for before, after in zip(kernels, kernels[1:], strict=False)]
+    gaps = [after[0] - before[0] - before[1] for before, after in itertools.pairwise(kernels)]
     near = [gap for gap in gaps if gap < 20.0]
-    return {"kernels": len(kernels), "duration_us": round(statistics.median(dur for _, dur in kernels), 3),
-            "gap_us": round(statistics.median(near), 3)}
+    return {
+        "kernels": len(kernels),
+        "duration_us": round(statistics.median(dur for _, dur in kernels), 3),
+        "gap_us": round(statistics.median(near), 3),
+    }
 
 
 def guarded(name: str, results: Json, measure: Callable[[], object]) -> None:

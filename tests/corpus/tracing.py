@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch.profiler import ProfilerActivity, profile, schedule
-from torch.profiler.profiler import _KinetoProfile
-
 from item import Mode, TraceSpec
 from privacy import scrub
+from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler.profiler import _KinetoProfile
 
 Step = Callable[[], None]
 _CATEGORY = re.compile(r'"cat": "([^"]+)"')

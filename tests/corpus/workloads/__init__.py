@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from item import Item
+
 from workloads import compiled, decoder_eager, decoder_graphs, device_bound, generate, host_bound, recapture, training
 
 

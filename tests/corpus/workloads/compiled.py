@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from item import BARE, FULL, Forms, Item, Step, TraceSpec
 from torch import Tensor, nn
 
 from bench import Bench
-from item import FULL, BARE, Forms, Item, Step, TraceSpec
 
 GROUP = "compiled"
 Net = Callable[[Tensor], Tensor]
@@ -139,24 +139,47 @@ def shape_churn(bench: Bench, width: int, depth: int) -> Forms:
     return Forms(warmed(run, 6), bench.capture(padded), widest, period_calls=3)
 
 
-def _item(size: str, build: Callable[[Bench], Forms], findings: tuple[str, ...], allowed: tuple[str, ...] = (),
-          traces: tuple[TraceSpec, ...] = (FULL,), estimate_s: float = 11.0, group: str = GROUP,
-          trace_steps: int = 4) -> Item:
-    return Item("compiled", size, "compile", group, build, findings, (*allowed, "gap"), traces=traces,
-                trace_steps=trace_steps, estimate_s=estimate_s)
+def _item(
+    size: str,
+    build: Callable[[Bench], Forms],
+    findings: tuple[str, ...],
+    allowed: tuple[str, ...] = (),
+    traces: tuple[TraceSpec, ...] = (FULL,),
+    estimate_s: float = 11.0,
+    group: str = GROUP,
+    trace_steps: int = 4,
+) -> Item:
+    return Item(
+        "compiled",
+        size,
+        "compile",
+        group,
+        build,
+        findings,
+        (*allowed, "gap"),
+        traces=traces,
+        trace_steps=trace_steps,
+        estimate_s=estimate_s,
+    )
 
 
 def items() -> list[Item]:
     """What people meet most comes first; max-autotune has a process of its own at the end, for it is slow."""
     return [
-        _item("default-w1024-d12-b64", lambda b: by_mode(b, 1024, 12, 64, "default"), ("disabled",),
-              traces=(FULL, BARE)),
+        _item(
+            "default-w1024-d12-b64", lambda b: by_mode(b, 1024, 12, 64, "default"), ("disabled",), traces=(FULL, BARE)
+        ),
         _item("reduce-overhead-w1024-d12-b64", lambda b: by_mode(b, 1024, 12, 64, "reduce-overhead"), ()),
         _item("plain-weights-w2048-d12", lambda b: plain_weights(b, 2048, 12), ("copy_bound",)),
         _item("mutated-input-w1024-d8", lambda b: skipped(b, 1024, 8, "mutated-input"), ("downgrade", "disabled")),
         _item("default-w4096-d6-b1024", lambda b: by_mode(b, 4096, 6, 1024, "default"), ("disabled",)),
         _item("shape-churn-w512-d4", lambda b: shape_churn(b, 512, 4), ("thrash",), estimate_s=14.0, trace_steps=6),
         _item("cpu-tensor-w1024-d8", lambda b: skipped(b, 1024, 8, "cpu-tensor"), ("downgrade", "disabled")),
-        _item("max-autotune-w512-d4", lambda b: by_mode(b, 512, 4, 16, "max-autotune-no-cudagraphs"), ("disabled",),
-              estimate_s=60.0, group="autotune"),
+        _item(
+            "max-autotune-w512-d4",
+            lambda b: by_mode(b, 512, 4, 16, "max-autotune-no-cudagraphs"),
+            ("disabled",),
+            estimate_s=60.0,
+            group="autotune",
+        ),
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ab_timing import time_step_us
-from bench import Bench
 from item import BARE, BARE_CUDA, CUDA_ONLY, FULL, STACK, Forms, Item, TraceSpec
+
+from bench import Bench
 from workloads.decoder_model import Kit, make_kit
 
 GROUP = "decoder-eager"
@@ -91,13 +92,21 @@ def _tuned(hidden: int, layers: int, batch: int, aim_pct: int, traces: tuple[Tra
         return _forms(make_kit(bench, hidden, layers, batch, kv_len), kv_len)
 
     size = f"h{hidden}-l{layers}-b{batch}-aim{aim_pct:02d}"
-    return Item("decoder-tuned", size, "decode", GROUP, build, ("disabled",), observed_is_eager=True, traces=traces,
-                estimate_s=2.5)
+    return Item(
+        "decoder-tuned",
+        size,
+        "decode",
+        GROUP,
+        build,
+        ("disabled",),
+        observed_is_eager=True,
+        traces=traces,
+        estimate_s=2.5,
+    )
 
 
 def items() -> list[Item]:
     """Fixed sizes and tuned ones in turn, so that a short budget keeps both."""
     fixed, tuned = [_fixed(*row) for row in FIXED], [_tuned(*row) for row in TUNED]
     mixed = [item for pair in zip(fixed, tuned, strict=False) for item in pair]
-    return mixed + fixed[len(tuned):] + tuned[len(fixed):]
-
+    return mixed + fixed[len(tuned) :] + tuned[len(fixed) :]

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 
 import torch
+from item import BARE, BARE_CUDA, CUDA_ONLY, FULL, STACK, Forms, Item, Step, TraceSpec
 from torch import Tensor
 
 from bench import Bench
-from item import BARE, BARE_CUDA, CUDA_ONLY, FULL, STACK, Forms, Item, Step, TraceSpec
 from workloads.decoder_model import Kit, make_kit
 
 GROUP = "decoder-graphs"
@@ -169,12 +169,21 @@ def _copying(kit: Kit, bench: Bench, megabytes: int) -> tuple[Step, Step]:
     return run, replay
 
 
-def item_of(family: str, size: str, build: Callable[[Bench], Forms], findings: tuple[str, ...],
-            allowed: tuple[str, ...] = (), traces: tuple[TraceSpec, ...] = (FULL,), always_fault: bool = False,
-            trace_steps: int = 3, estimate_s: float = 2.5) -> Item:
+def item_of(
+    family: str,
+    size: str,
+    build: Callable[[Bench], Forms],
+    findings: tuple[str, ...],
+    allowed: tuple[str, ...] = (),
+    traces: tuple[TraceSpec, ...] = (FULL,),
+    always_fault: bool = False,
+    trace_steps: int = 3,
+    estimate_s: float = 2.5,
+) -> Item:
     """An item of this group."""
-    return Item(family, size, "decode", GROUP, build, findings, allowed, always_fault, False, traces, trace_steps,
-                estimate_s)
+    return Item(
+        family, size, "decode", GROUP, build, findings, allowed, always_fault, False, traces, trace_steps, estimate_s
+    )
 
 
 def _healthy(layers: int, batch: int, kv_len: int, traces: tuple[TraceSpec, ...]) -> Item:
@@ -185,8 +194,16 @@ def _healthy(layers: int, batch: int, kv_len: int, traces: tuple[TraceSpec, ...]
     return item_of("decoder-replay", f"h2048-l{layers}-b{batch}-k{kv_len}", build, (), traces=traces)
 
 
-def _shaped(family: str, size: str, layers: int, batch: int, kv_len: int, finding: str,
-            make: Callable[[Kit, Bench], Step], traces: tuple[TraceSpec, ...] = (FULL,)) -> Item:
+def _shaped(
+    family: str,
+    size: str,
+    layers: int,
+    batch: int,
+    kv_len: int,
+    finding: str,
+    make: Callable[[Kit, Bench], Step],
+    traces: tuple[TraceSpec, ...] = (FULL,),
+) -> Item:
     """An item whose observed form is a rearrangement of one decode step."""
 
     def build(bench: Bench) -> Forms:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from item import BARE, CUDA_ONLY, FULL, Forms, Item, Step, TraceSpec
 
 from bench import Bench
-from item import BARE, CUDA_ONLY, FULL, Forms, Item, Step, TraceSpec
 from workloads.decoder_model import Decoder, Shape, rope_tables
 
 GROUP = "steady"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
+from item import BARE, BARE_CUDA, Forms, Item, Step, TraceSpec
 
 from bench import Bench
-from item import BARE, BARE_CUDA, Forms, Item, Step, TraceSpec
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -61,21 +61,47 @@ def forms(bench: Bench, width: int, layers: int, batch: int, static: bool) -> Fo
     compiled = generating(bench, model, batch, tokens, static=True)
     eager = generating(bench, model, batch, tokens, static=False)
     if static:
-        return Forms(compiled, compiled, batch, eager=eager, steps_per_call=tokens, traced=compiled,
-                     steps_per_traced_call=tokens)
+        return Forms(
+            compiled, compiled, batch, eager=eager, steps_per_call=tokens, traced=compiled, steps_per_traced_call=tokens
+        )
     few = min(TRACED_TOKENS, tokens)
-    return Forms(eager, compiled, batch, steps_per_call=tokens, steps_per_traced_call=few,
-                 traced=generating(bench, model, batch, few, static=False))
+    return Forms(
+        eager,
+        compiled,
+        batch,
+        steps_per_call=tokens,
+        steps_per_traced_call=few,
+        traced=generating(bench, model, batch, few, static=False),
+    )
 
 
-def _item(size: str, group: str, width: int, layers: int, batch: int, static: bool, traces: tuple[TraceSpec, ...],
-          estimate_s: float) -> Item:
+def _item(
+    size: str,
+    group: str,
+    width: int,
+    layers: int,
+    batch: int,
+    static: bool,
+    traces: tuple[TraceSpec, ...],
+    estimate_s: float,
+) -> Item:
     def build(bench: Bench) -> Forms:
         return forms(bench, width, layers, batch, static)
 
     findings = () if static else ("disabled",)
-    return Item("generate", size, "generate", group, build, findings, ("gap", "host_sync"),
-                observed_is_eager=not static, traces=traces, trace_steps=1, estimate_s=estimate_s)
+    return Item(
+        "generate",
+        size,
+        "generate",
+        group,
+        build,
+        findings,
+        ("gap", "host_sync"),
+        observed_is_eager=not static,
+        traces=traces,
+        trace_steps=1,
+        estimate_s=estimate_s,
+    )
 
 
 def items() -> list[Item]:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 import torch
+from item import BARE, FULL, Forms, Item, Step, TraceSpec
 from torch import Tensor, nn
 
 from bench import Bench
-from item import BARE, FULL, Forms, Item, Step, TraceSpec
 from workloads.decoder_model import make_kit
 
 GROUP = "steady"
@@ -115,11 +115,21 @@ def rollout(bench: Bench, kernels: int, env_us: float) -> Forms:
     return Forms(in_environment(policy), in_environment(graph), 1)
 
 
-def _item(family: str, size: str, build: Callable[[Bench], Forms], graphed: bool,
-          traces: tuple[TraceSpec, ...] = (FULL,)) -> Item:
+def _item(
+    family: str, size: str, build: Callable[[Bench], Forms], graphed: bool, traces: tuple[TraceSpec, ...] = (FULL,)
+) -> Item:
     findings = () if graphed else ("disabled",)
-    return Item(family, size, "look-alike", GROUP, build, findings, ("gap", "host_stall", "host_sync"),
-                observed_is_eager=not graphed, traces=traces)
+    return Item(
+        family,
+        size,
+        "look-alike",
+        GROUP,
+        build,
+        findings,
+        ("gap", "host_stall", "host_sync"),
+        observed_is_eager=not graphed,
+        traces=traces,
+    )
 
 
 def items() -> list[Item]:

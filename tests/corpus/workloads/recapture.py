@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
+from item import BARE, FULL, Forms, Item, Step
 
 from bench import Bench
-from item import BARE, FULL, Forms, Item, Step
 from workloads.decoder_model import Kit, make_kit
 
 GROUP = "recapture"
@@ -39,8 +39,19 @@ def _item(every: int, layers: int) -> Item:
         return Forms(thrash, kit.graph, kit.state.batch, eager=kit.eager, period_calls=every)
 
     traces = (FULL, BARE) if every == 1 else (FULL,)
-    return Item("recapture", f"l{layers}-every{every}", "decode", GROUP, build, ("thrash",), ("disabled", "gap"), True,
-                traces=traces, trace_steps=max(3, every), estimate_s=4.0)
+    return Item(
+        "recapture",
+        f"l{layers}-every{every}",
+        "decode",
+        GROUP,
+        build,
+        ("thrash",),
+        ("disabled", "gap"),
+        True,
+        traces=traces,
+        trace_steps=max(3, every),
+        estimate_s=4.0,
+    )
 
 
 def items() -> list[Item]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from item import BARE, CUDA_ONLY, FULL, Forms, Item, TraceSpec
 from torch import Tensor, nn
 
 from bench import Bench
-from item import BARE, CUDA_ONLY, FULL, Forms, Item, TraceSpec
 from workloads.decoder_model import Decoder, Shape, rope_tables
 
 GROUP = "steady"
@@ -60,8 +60,9 @@ def blocks(bench: Bench, hidden: int, layers: int, tokens: int, batch: int) -> F
 
 
 def _item(size: str, build: Callable[[Bench], Forms], traces: tuple[TraceSpec, ...] = (FULL,)) -> Item:
-    return Item("training", size, "training", GROUP, build, ("disabled",), observed_is_eager=True, traces=traces,
-                estimate_s=2.8)
+    return Item(
+        "training", size, "training", GROUP, build, ("disabled",), observed_is_eager=True, traces=traces, estimate_s=2.8
+    )
 
 
 def items() -> list[Item]:
