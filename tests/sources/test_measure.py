@@ -215,3 +215,32 @@ def test_a_picture_has_a_limit(tmp_path: Path) -> None:
 def test_reading_twice_gives_equal_windows(tmp_path: Path) -> None:
     trace = ChromeTrace().steps(5)
     assert recording_of(trace, tmp_path) == recording_of(trace, tmp_path)
+
+
+def test_a_stall_on_the_host_stays_when_everything_is_captured(tmp_path: Path) -> None:
+    trace = ChromeTrace()
+    for number in range(6):
+        begin = trace.now
+        trace.now += 5_000.0
+        for kernel in range(30):
+            trace.now += 20.0
+            trace.kernel(f"k{kernel}")
+        trace.annotate(f"ProfilerStep#{number}", begin)
+    work = work_of(trace, tmp_path)
+    assert work.host_fixed_ns == work.steps * 5_000_000
+
+
+def test_a_thread_that_waits_for_another_is_no_stall(tmp_path: Path) -> None:
+    """Forward and backward run on two threads; each is silent while the other launches."""
+    trace = ChromeTrace()
+    for number in range(6):
+        begin = trace.now
+        for thread in (1, 2):
+            for kernel in range(50):
+                trace.now += 20.0
+                correlation = trace.call("cudaLaunchKernel", tid=thread)
+                trace.activity("kernel", f"k{thread}_{kernel}", correlation, 3.0)
+        trace.annotate(f"ProfilerStep#{number}", begin)
+    work = work_of(trace, tmp_path)
+    assert work.host_fixed_ns == 0
+    assert work.launches == 100 * work.steps

@@ -241,3 +241,60 @@ def test_launches_that_never_run_are_a_capture_too(tmp_path: Path) -> None:
     assert window.dispatch.steps == {"eager": 8}
     assert window.traced is not None
     assert window.traced.launches == 20 * window.traced.steps
+
+
+def test_what_happens_every_other_step_does_not_double_the_step(tmp_path: Path) -> None:
+    trace = ChromeTrace()
+    for number in range(10):
+        for kernel in range(250):
+            trace.kernel(f"k{kernel % 200}")
+        trace.wait()
+        if number % 2:
+            trace.kernel("refill_a")
+            trace.kernel("refill_b")
+    assert len(plan_of(trace.write(tmp_path / "t.json")).steps) == 10
+
+
+def test_a_long_prefill_does_not_hide_the_decode_steps(tmp_path: Path) -> None:
+    trace = ChromeTrace()
+    for _ in range(16):
+        for number in range(40):
+            trace.kernel(f"prefill_{number}", dur=20.0)
+    for _ in range(24):
+        for number in range(30):
+            trace.kernel(f"decode_{number}")
+        trace.wait()
+    plan = plan_of(trace.write(tmp_path / "t.json"))
+    assert (plan.source, len(plan.steps)) == ("pattern", 24)
+
+
+def test_a_lone_replay_repeated_is_the_step(tmp_path: Path) -> None:
+    trace = ChromeTrace()
+    for _ in range(6):
+        trace.kernel("rng")
+        trace.kernel("rng")
+        trace.replay(50)
+        trace.wait()
+    plan = plan_of(trace.write(tmp_path / "t.json"))
+    assert (plan.source, len(plan.steps)) == ("pattern", 6)
+
+
+def test_where_every_step_captures_the_captures_are_how_it_runs(tmp_path: Path) -> None:
+    trace = ChromeTrace()
+    for number in range(6):
+        begin = trace.now
+        trace.call("cudaStreamBeginCapture", 5.0)
+        for _ in range(20):
+            trace.call("cudaLaunchKernel")
+        trace.call("cudaStreamEndCapture", 8.0)
+        trace.call("cudaGraphInstantiateWithFlags", 50.0)
+        trace.replay(20)
+        trace.wait()
+        trace.annotate(f"ProfilerStep#{number}", begin)
+    (window,) = read(trace.write(tmp_path / "t.json")).windows
+    assert window.dispatch.steps == {"full": 6}
+    assert window.dispatch.captures == {"ok": 6}
+    assert window.traced is not None
+    assert window.traced.steps == 5
+    assert window.timing.instantiate is not None
+    assert window.timing.instantiate.sum == 6 * 50_000

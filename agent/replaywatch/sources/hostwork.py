@@ -12,6 +12,9 @@ from replaywatch.sources.stepspans import StepSpan
 from replaywatch.sources.timeline import DeviceTrack, HostThread
 from replaywatch.sources.worksums import WorkSums
 
+# A stretch without launches is a stall from this length on, and from this many typical stretches.
+_SHORTEST_STALL_NS: Final = 500_000
+_STALL_RATIO: Final = 20
 _FETCH: Final = ("DtoH", "Device-to-Host")
 
 
@@ -23,7 +26,11 @@ def sum_host_work(
     texts: list[str],
     sums: dict[Phase | None, WorkSums],
 ) -> None:
-    """Add the host's part of every clean step to the sums of its phase."""
+    """Add the host's part of every clean step to the sums of its phase.
+
+    Time that stays when everything is captured: from a wait for the device to the next launch, and long stretches in
+    which no thread launches or waits, such as a wait for data.
+    """
     own = set(track.correlation)
     fetches = _blocking_fetches(track, texts)
     for span in spans:
@@ -35,6 +42,32 @@ def sum_host_work(
                 begin_ns = _first_launch(thread, step.start_ns, own) if from_launch else step.start_ns
                 _sum_calls(thread, begin_ns, step.end_ns, own, fetches, sums[span.phase])
                 _sum_counts(thread, step.start_ns, step.end_ns, sums[span.phase])
+            sums[span.phase].host_fixed_ns += _stalled_ns(threads, step.start_ns, step.end_ns)
+
+
+def _stalled_ns(threads: list[HostThread], begin_ns: int, end_ns: int) -> int:
+    """Time of long stretches between two launches of a step, or to the first of the next, without any wait in them."""
+    calls: list[tuple[int, int, int]] = []
+    for thread in threads:
+        for i in range(bisect_left(thread.start, begin_ns), len(thread.start)):
+            if thread.kind[i] <= WAIT:
+                calls.append((thread.start[i], thread.end[i], thread.kind[i]))
+            if thread.start[i] >= end_ns:
+                break
+    calls.sort()
+    gaps: list[int] = []
+    done_ns, waited = -1, True
+    for start, end, kind in calls:
+        if kind != WAIT and start > done_ns and not waited:
+            gaps.append(start - done_ns)
+        if start >= end_ns:
+            break
+        waited = kind == WAIT
+        done_ns = max(done_ns, end)
+    # A single stretch has nothing to be compared with: it is all there is between two launches.
+    typical = sorted(gaps)[(len(gaps) - 1) // 2] if len(gaps) > 1 else 0
+    limit = max(_SHORTEST_STALL_NS, _STALL_RATIO * typical)
+    return sum(gap - typical for gap in gaps if gap > limit)
 
 
 def _first_launch(thread: HostThread, begin_ns: int, own: set[int]) -> int:

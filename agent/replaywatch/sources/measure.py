@@ -115,7 +115,7 @@ class _Measured:
                 destroys=calls[DESTROY],
                 failed_calls=dict(timeline.failed_calls),
             ),
-            timing=sums.timing(captures),
+            timing=sums.timing(captures, _call_lengths(timeline, self.track.process, INSTANTIATE)),
             traced=sums.traced(timeline.method, timeline.has_cpu_events, timeline.gaps_are_evidence, timeline.dropped),
             blind=self._blind_spots(),
         )
@@ -160,7 +160,7 @@ class _Measured:
 
 
 def _sum_step(span: StepSpan, sums: WorkSums) -> None:
-    if not span.captures:
+    if span.counts:
         sums.modes[span.mode] += 1
         if span.batch_size is not None:
             sums.batch_sizes[span.batch_size] += 1
@@ -215,6 +215,18 @@ def _sum_replays(track: DeviceTrack, plan: StepPlan, spans: list[StepSpan], sums
         own = clean.get(index)
         if own is not None:
             own.replays.add(end - begin)
+
+
+def _call_lengths(timeline: Timeline, process: int, wanted: int) -> Histogram | None:
+    """Host time inside all calls of one kind."""
+    lengths = [
+        end - start
+        for thread in timeline.threads
+        if thread.process == process
+        for start, end, kind in zip(thread.start, thread.end, thread.kind, strict=True)
+        if kind == wanted
+    ]
+    return Histogram.of(lengths) if lengths else None
 
 
 def _capture_spans(timeline: Timeline, process: int) -> Histogram | None:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_low
 from typing import Final
 
 from replaywatch.contract.window import Mode, Phase
@@ -20,8 +20,10 @@ OUTLIER_RATIO: Final = 1.8
 _WARM_UP_PERIOD: Final = 1.3
 _WARM_UP_KERNELS: Final = 0.1
 _FEWEST_FOR_MEDIAN: Final = 3
-# From this many steps on the last one, whose period has no next start to end at, is not needed.
-_FEWEST_WITHOUT_LAST: Final = 4
+# Share of steps with a capture inside from which captures are how this workload runs, not an interruption.
+_THRASH_SHARE: Final = 0.5
+# Share of the typical number of kernels from which a step that captures also did its work.
+_DID_ITS_WORK: Final = 0.5
 # Rule of the modes, by share of a step's kernels that came from graphs and number of replays.
 FULL_SHARE: Final = 0.9
 FULL_REPLAYS: Final = 3
@@ -44,6 +46,7 @@ class StepSpan:
     kernel_ns: int = 0
     replays: set[int] = field(default_factory=set)
     captures: bool = False
+    counts: bool = True
     clean: bool = True
 
     @property
@@ -61,7 +64,7 @@ class StepSpan:
 
 
 def step_spans(track: DeviceTrack, plan: StepPlan, threads: list[HostThread]) -> list[StepSpan]:
-    """All steps that put something on the device, in order of their begin, with `clean` set."""
+    """All steps that put something on the device, in order of their begin, with `counts` and `clean` set."""
     found: dict[int, StepSpan] = {}
     for i, index in enumerate(plan.member):
         if index >= 0:
@@ -77,6 +80,7 @@ def step_spans(track: DeviceTrack, plan: StepPlan, threads: list[HostThread]) ->
     if spans:
         spans[-1].end_ns = max(spans[-1].last_end_ns, _host_end(plan, spans[-1], threads))
     _mark_captures(plan, spans, threads, track)
+    _mark_counted(spans)
     _mark_clean(spans)
     return spans
 
@@ -131,30 +135,52 @@ def _mark_captures(plan: StepPlan, spans: list[StepSpan], threads: list[HostThre
             span.captures = True
 
 
-def _mark_clean(spans: list[StepSpan]) -> None:
-    """Leave out what is not typical: captures, outliers, a warm-up, the last step where others suffice."""
+def _mark_counted(spans: list[StepSpan]) -> None:
+    """A step that only captured is no step; one that captured and then did its work is one."""
+    typical = median([s.kernels for s in spans if not s.captures] or [1])
     for span in spans:
-        span.clean = not span.captures and span.period_ns > 0
-    if len(spans) >= _FEWEST_WITHOUT_LAST:
-        spans[-1].clean = False
+        span.counts = not span.captures or span.kernels >= _DID_ITS_WORK * typical
+
+
+def _mark_clean(spans: list[StepSpan]) -> None:
+    """Leave out what is not typical: captures, outliers, a warm-up, the last step, whose period has no next start."""
+    capturing = sum(s.captures for s in spans)
+    thrashes = capturing >= _THRASH_SHARE * len(spans)
+    for span in spans:
+        span.clean = span.period_ns > 0 and (thrashes or not span.captures)
+    _mark_ends(spans)
     by_phase: dict[Phase | None, list[StepSpan]] = defaultdict(list)
     for span in spans:
         if span.clean:
             by_phase[span.phase].append(span)
     for group in by_phase.values():
-        if len(group) >= _FEWEST_FOR_MEDIAN:
-            _mark_untypical(group)
+        _mark_untypical(group)
     if not any(s.clean for s in spans):
         for span in spans:
-            span.clean = not span.captures and span.period_ns > 0
+            span.clean = span.period_ns > 0
+
+
+def _mark_ends(spans: list[StepSpan]) -> None:
+    """Of two and more steps the last one is not needed, unless the first of two was a warm-up."""
+    if len(spans) == 2 and _is_warm_up(spans[0], spans[1].kernels, spans[1].period_ns):
+        spans[0].clean = not spans[1].clean
+    elif len(spans) >= 2 and any(s.clean for s in spans[:-1]):
+        spans[-1].clean = False
+
+
+def _is_warm_up(first: StepSpan, kernels: float, period_ns: float) -> bool:
+    more = first.kernels > (1 + _WARM_UP_KERNELS) * kernels
+    fewer = first.kernels < (1 - _WARM_UP_KERNELS) * kernels
+    return (more or fewer) and first.period_ns > period_ns
 
 
 def _mark_untypical(group: list[StepSpan]) -> None:
-    typical_ns = median(s.period_ns for s in group)
+    typical_ns = median_low(s.period_ns for s in group)
     kernels = median(s.kernels for s in group)
     for span in group:
         span.clean = span.period_ns <= OUTLIER_RATIO * typical_ns
     first = group[0]
-    differs = abs(first.kernels - kernels) > _WARM_UP_KERNELS * kernels
-    if differs or first.period_ns > _WARM_UP_PERIOD * typical_ns:
-        first.clean = False
+    if len(group) >= _FEWEST_FOR_MEDIAN:
+        differs = abs(first.kernels - kernels) > _WARM_UP_KERNELS * kernels
+        if differs or first.period_ns > _WARM_UP_PERIOD * typical_ns:
+            first.clean = False

@@ -79,7 +79,7 @@ class WorkSums:
             in_graph_gaps=self.in_graph_gaps or None,
         )
 
-    def timing(self, capture: Histogram | None) -> Timing:
+    def timing(self, capture: Histogram | None, instantiate: Histogram | None) -> Timing:
         """The histograms; None where nothing was counted."""
         by_mode = {mode: builder.build() for mode, builder in self.periods_by_mode.items()}
         return Timing(
@@ -89,6 +89,7 @@ class WorkSums:
             step_period=_built(self.periods),
             step_by_mode=by_mode or None,
             capture=capture,
+            instantiate=instantiate,
             launch_call=_built(self.launch_calls),
             graph_launch_call=_built(self.graph_launch_calls),
         )
