@@ -5,6 +5,7 @@ An attempt is counted before it is made, so that a message that brings the colle
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,18 +62,21 @@ class Notifier:
         self._target = target
         self._clock = clock
         self._jitter = jitter
-        self._client = httpx.Client(timeout=TIMEOUT_SECONDS)
         self._is_closed = False
         self.outcomes: Counter[str] = Counter()
+        _hush()
 
     def deliver_due(self) -> int:
         """Try every message that is due and first of its incident; how many were tried. Raises: StoreError."""
+        due = self._due()
         tried = 0
-        for pending in self._due():
-            if self._is_closed:
-                break
-            self._deliver(pending)
-            tried += 1
+        if due:
+            with httpx.Client(timeout=TIMEOUT_SECONDS) as client:
+                for pending in due:
+                    if self._is_closed:
+                        break
+                    self._deliver(client, pending)
+                    tried += 1
         return tried
 
     def close(self) -> None:
@@ -98,12 +102,12 @@ class Notifier:
                 for r in session.scalars(query)
             ]
 
-    def _deliver(self, pending: Pending) -> None:
+    def _deliver(self, client: httpx.Client, pending: Pending) -> None:
         attempts = pending.attempts + 1
         next_ns = self._clock() + int(pause_seconds(attempts, self._jitter()) * 1e9)
         self._writer.do(lambda s: _set(s, pending.id, attempts=attempts, next_attempt_ns=next_ns))
         outcome = post(
-            self._client,
+            client,
             self._target,
             pending.body,
             pending.idempotency_key,
@@ -129,6 +133,12 @@ class Notifier:
 
 def _set(session: Session, key: int, **values: object) -> None:
     session.execute(update(NotificationRow).where(NotificationRow.id == key).values(**values))
+
+
+def _hush() -> None:
+    # At INFO httpx writes every address that it posts to, and a webhook's address often is its secret.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def outbox_counts(session: Session) -> dict[str, int]:

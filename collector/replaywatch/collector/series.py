@@ -91,7 +91,7 @@ def read_series(session: Session, workload_id: str, from_ns: int, to_ns: int, po
         .group_by(slot)
         .order_by(slot)
     )
-    return [_point(from_ns, width_ns, row) for row in session.execute(query).tuples()]
+    return [_point(from_ns, width_ns, tuple(row)) for row in session.execute(query)]
 
 
 def _point(from_ns: int, width_ns: int, row: Sequence[Any]) -> Point:

@@ -76,7 +76,6 @@ def start_in_thread(
 
     Raises: ConfigurationError for options that cannot work, StoreError for a store that cannot be used.
     """
-    _hush()
     bound = _bind(options.host, options.port)
     try:
         host = f"[{options.host}]" if ":" in options.host else options.host
@@ -122,12 +121,6 @@ def run(options: CollectorOptions, *, told: Callable[[str], None] | None = None)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _hush() -> None:
-    # At INFO httpx writes every address that it posts to, and a webhook's address often is its secret.
-    for name in ("httpx", "httpcore"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _bind(host: str, port: int) -> socket.socket:

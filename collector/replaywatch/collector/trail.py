@@ -1,4 +1,4 @@
-"""A short history of one share, for sparklines: fine while young, coarser as it grows, never longer than two hours."""
+"""A short history of one share, for sparklines: fine while young, coarser with age, at most three hours long."""
 
 from __future__ import annotations
 
