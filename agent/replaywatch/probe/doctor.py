@@ -1,0 +1,174 @@
+"""`replaywatch doctor`: what will be seen on this host and in this process, what will not, and why.
+
+`before` looks at the host and at the Python environment without importing torch or touching CUDA; `after` judges a
+process by the last frame it sent. Both return checks, and only the command line prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from replaywatch.contract.wire import Batch
+from replaywatch.probe.launch import INJECTION, TRACER
+from replaywatch.probe.settings import settle
+
+State = Literal["ok", "blind", "bad"]
+MIN_TORCH: Final = (2, 4)
+OFFICIAL_TORCH: Final = (2, 14)
+# Variables that take graphs or sight away, and what each does.
+CONFLICTS: Final[Mapping[str, str]] = {
+    "TORCH_COMPILE_DISABLE": "torch.compile is off, and with it its graphs",
+    "TORCHDYNAMO_DISABLE": "torch.compile is off, and with it its graphs",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "graphs cannot be captured without the caching allocator",
+    "CUDA_LAUNCH_BLOCKING": "every launch waits; times say nothing about normal running",
+    "KINETO_USE_DAEMON": "a daemon may start Kineto at any time, so kernels are not traced",
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems holds CUPTI, so kernels are not traced",
+    "NVTX_INJECTION64_PATH": "another tool listens to NVTX; kernels may not be traced beside it",
+    "GGML_CUDA_DISABLE_GRAPHS": "llama.cpp captures no graphs",
+}
+_CUPTI = "libcupti.so"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: `ok` it works, `blind` something will not be seen, `bad` it must be changed."""
+
+    name: str
+    state: State
+    sentence: str
+
+
+def before(
+    environment: Mapping[str, str] = os.environ, site_folders: list[Path] | None = None, proc: Path = Path("/proc")
+) -> list[Check]:
+    """What this host and this Python environment will show. Shape: `site_folders` None for this interpreter's own."""
+    folders = _site_folders() if site_folders is None else site_folders
+    return [
+        _gpu(proc),
+        _driver(proc),
+        _torch(folders),
+        _cupti(folders),
+        _tracer(),
+        _socket(environment),
+        _injection(environment),
+        *_conflicts(environment),
+        *_options(environment),
+    ]
+
+
+def after(batch: Batch) -> list[Check]:
+    """What a process said of itself in its last frame."""
+    checks = []
+    for window in batch.windows:
+        seen = window.dispatch
+        who = window.workload.label
+        if seen.replays is not None:
+            graphs = f"{seen.live_graphs or 0} graphs alive, {seen.replays} replays in the last window"
+            checks.append(Check("graphs", "ok", f"{who}: {graphs}"))
+        checks += [Check(spot.signal, "blind", f"{who}: {spot.reason}") for spot in window.blind]
+        cost = window.cost
+        if cost is not None and (cost.errors or cost.frames_dropped):
+            sentence = f"{who}: {cost.errors} hooks failed, {cost.frames_dropped} frames were dropped"
+            checks.append(Check("probe", "bad" if cost.errors else "blind", sentence))
+    return checks
+
+
+def _gpu(proc: Path) -> Check:
+    cards = sorted((proc / "driver/nvidia/gpus").glob("*/information"))
+    names = [m.group(1).strip() for c in cards if (m := re.search(r"Model:\s*(.+)", _read(c)))]
+    if not names:
+        return Check("gpu", "blind", "no NVIDIA GPU is visible here; graphs are counted where CUDA runs")
+    return Check("gpu", "ok", f"{len(names)} GPU: {', '.join(sorted(set(names)))}")
+
+
+def _driver(proc: Path) -> Check:
+    version = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", _read(proc / "driver/nvidia/version"))
+    if version is None:
+        return Check("driver", "blind", "the NVIDIA driver is not loaded here")
+    restricted = "RmProfilingAdminOnly: 1" in _read(proc / "driver/nvidia/params")
+    note = " (hardware counters are for administrators only; tracing does not need them)" if restricted else ""
+    return Check("driver", "ok", f"driver {version.group(1)}{note}")
+
+
+def _torch(folders: list[Path]) -> Check:
+    text = next((t for f in folders if (t := _read(f / "torch/version.py"))), "")
+    found = re.search(r"__version__(?::[^=]+)?\s*=\s*['\"](\d+)\.(\d+)([^'\"]*)", text)
+    if found is None:
+        return Check("torch", "blind", "torch is not installed in this environment; look again where it is served")
+    number = (int(found.group(1)), int(found.group(2)))
+    name = f"torch {found.group(1)}.{found.group(2)}{found.group(3)}"
+    if number < MIN_TORCH:
+        return Check("torch", "bad", f"{name} is older than 2.4, the first release that the hooks know")
+    how = "torch's own capture hook and wrapped methods" if number >= OFFICIAL_TORCH else "wrapped methods"
+    return Check("torch", "ok", f"{name}: graphs are seen through {how}")
+
+
+def _cupti(folders: list[Path]) -> Check:
+    patterns = ("nvidia/cu*/lib/libcupti.so*", "nvidia/cuda_cupti/lib/libcupti.so*", "torch/lib/libcupti*")
+    found = [path for folder in folders for pattern in patterns for path in sorted(folder.glob(pattern))]
+    found += sorted(Path("/usr/local").glob(f"cuda*/extras/CUPTI/lib64/{_CUPTI}*"))
+    if not found:
+        return Check("cupti", "blind", "no libcupti was found; kernels cannot be traced, graphs are still counted")
+    return Check("cupti", "ok", f"{found[0].name} in {found[0].parent}")
+
+
+def _tracer() -> Check:
+    if TRACER.exists():
+        return Check("tracer", "ok", f"native tracer: {TRACER.name}")
+    return Check("tracer", "blind", "this installation has no native tracer: no kernels, gaps and coverage")
+
+
+def _socket(environment: Mapping[str, str]) -> Check:
+    path = Path(settle({}, environment).socket)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return Check("agent", "bad", f"no agent listens at {path}; start it with: replaywatch agent")
+    except OSError as error:
+        return Check("agent", "bad", f"{path} cannot be reached ({error.strerror}); check its folder's permissions")
+    if not stat.S_ISSOCK(mode):
+        return Check("agent", "bad", f"{path} is no socket; give another one with REPLAYWATCH_PROBE_SOCKET")
+    if not os.access(path, os.W_OK):
+        return Check("agent", "bad", f"this user may not write to {path}; see the agent's --socket-group")
+    return Check("agent", "ok", f"an agent's socket is at {path}")
+
+
+def _injection(environment: Mapping[str, str]) -> Check:
+    path = environment.get(INJECTION)
+    if not path:
+        return Check("injection", "ok", f"{INJECTION} is free")
+    if path == str(TRACER):
+        return Check("injection", "ok", f"{INJECTION} loads this tracer")
+    return Check(
+        "injection", "blind", f"{INJECTION} loads {path}; that tool may hold CUPTI, then kernels are not traced"
+    )
+
+
+def _conflicts(environment: Mapping[str, str]) -> list[Check]:
+    found = [(name, what) for name, what in CONFLICTS.items() if environment.get(name, "0") not in ("", "0")]
+    return [Check("environment", "blind", f"{name}={environment[name][:40]}: {what}") for name, what in found]
+
+
+def _options(environment: Mapping[str, str]) -> list[Check]:
+    return [Check("options", "bad", problem) for problem in settle({}, environment).problems]
+
+
+def _site_folders() -> list[Path]:
+    import site
+    import sys
+
+    folders = [*site.getsitepackages(), *sys.path]
+    return [Path(folder) for folder in dict.fromkeys(folders) if folder]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")[:65536]
+    except OSError:
+        return ""
