@@ -7,7 +7,7 @@ process's path: the package is found by its place, so that another interpreter's
 import sys
 
 
-def _start_probe():
+def _start_probe() -> None:
     import os
 
     if os.environ.get("REPLAYWATCH_PROBE") != "1":
@@ -20,7 +20,7 @@ def _start_probe():
     replaywatch.probe.start()
 
 
-def _make_importable(folder):
+def _make_importable(folder: str) -> None:
     """Give the process the namespace package `replaywatch` from its folder, without a new entry in sys.path."""
     import types
 
@@ -31,7 +31,7 @@ def _make_importable(folder):
     package.__path__ = [*package.__path__, folder]
 
 
-def _hand_on():
+def _hand_on() -> None:
     """Run the sitecustomize that this one stands in front of, as if it alone were there."""
     import os
     from importlib.machinery import PathFinder
