@@ -122,6 +122,8 @@ class Keeper:
     def _emit(self, now: int, leaving: bool = False) -> None:
         """Take all counts and send them as one window per workload."""
         session = self._session
+        if session.port is not None:
+            session.port.flush()
         if not (session.ledger.ever or workload.cuda_ready() or session.inductor.compile_modes or session.steps.any()):
             self._start_ns = now
             return

@@ -118,7 +118,7 @@ class Session:
         self.tracing.reset()
         self.guard.reset()
         if self.port is not None:
-            self.port.clock.reset()
+            self.port.forget()
         self.outlet = Outlet(self.settings.socket)
         self.keeper = Keeper(self)
 

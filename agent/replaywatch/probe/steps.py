@@ -92,20 +92,38 @@ class StepLedger:
         """
         if mode not in MODES:
             return
+        self.mark(mode)
+        self.add(1, mode, batch, real_tokens, padded_tokens, reason, phase, component)
+
+    def mark(self, mode: str) -> None:
+        """Say that a step of this mode runs now, without counting it."""
         if self._on_step is not None:
             self._on_step(mode)
+
+    def add(
+        self,
+        times: int,
+        mode: str,
+        batch: int | None = None,
+        real_tokens: int | None = None,
+        padded_tokens: int | None = None,
+        reason: str | None = None,
+        phase: str | None = None,
+        component: str | None = None,
+    ) -> None:
+        """Count equal steps at once; tokens are those of one step. Shape: as `record`."""
         with self._lock:
             counts = self._counts.get((component, phase)) or self._new(component, phase)
-            counts.modes[mode] = counts.modes.get(mode, 0) + 1
+            counts.modes[mode] = counts.modes.get(mode, 0) + times
             if reason is not None:
-                counts.reasons[reason] = counts.reasons.get(reason, 0) + 1
+                counts.reasons[reason] = counts.reasons.get(reason, 0) + times
             if batch is not None:
-                _count_size(counts.batches, batch)
+                _count_size(counts.batches, batch, times)
                 if mode != "full":
-                    _count_size(counts.eager_batches, batch)
+                    _count_size(counts.eager_batches, batch, times)
             if real_tokens is not None:
-                counts.real_tokens += real_tokens
-                counts.padded_tokens += real_tokens if padded_tokens is None else padded_tokens
+                counts.real_tokens += real_tokens * times
+                counts.padded_tokens += (real_tokens if padded_tokens is None else padded_tokens) * times
 
     def any(self) -> bool:
         """Whether a step was reported since the last window."""
@@ -122,7 +140,7 @@ class StepLedger:
         return self._counts.setdefault(key, StepCounts())
 
 
-def _count_size(sizes: dict[int, int], size: int) -> None:
+def _count_size(sizes: dict[int, int], size: int, times: int) -> None:
     if size not in sizes and len(sizes) >= MAX_EXACT_SIZES:
         size = min(1 << max(0, size - 1).bit_length(), 1 << 23)
-    sizes[size] = sizes.get(size, 0) + 1
+    sizes[size] = sizes.get(size, 0) + times

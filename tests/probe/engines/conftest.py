@@ -14,7 +14,7 @@ from replaywatch.probe.slots import Recorders
 from replaywatch.probe.steps import StepLedger
 
 STAND_INS = Path(__file__).parent / "stand_ins"
-ENGINES = ("vllm", "sglang", "tensorrt_llm", "transformers", "flashinfer")
+ENGINES = ("vllm", "sglang", "tensorrt_llm", "flashinfer")
 
 
 class Parts:
@@ -27,7 +27,7 @@ class Parts:
         self.steps = StepLedger()
         self.ledger = GraphLedger(self.sight, Recorders(0, lambda: None), lambda: None)
         self.clock = StepClock(lambda: self.now_ns)
-        self.port = Port(self.sight, self.imports, self.steps.record, self.ledger, clock=self.clock)
+        self.port = Port(self.sight, self.imports, self.steps, self.ledger, clock=self.clock)
 
     def attach(self, kind, **options):
         adapter = kind(self.port, **options)
@@ -37,6 +37,7 @@ class Parts:
 
     def taken(self):
         """Dispatch fields by component and phase, only what is there."""
+        self.port.flush()
         return self.steps.take()
 
     def blind(self):

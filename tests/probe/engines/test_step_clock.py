@@ -11,7 +11,7 @@ class Moments:
 
     def step(self, after_ms, mode, phase=None, component=None):
         self.now_ns += int(after_ms * 1e6)
-        self.clock.step(mode, phase, component)
+        self.clock.step(self.clock.pace(mode, phase, component))
 
     def means_ms(self):
         return {

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Protocol
 
-from replaywatch.probe.engines.step_clock import StepClock
+from replaywatch.probe.engines.step_clock import Pace, StepClock
 from replaywatch.probe.imports import ImportWatch
 from replaywatch.probe.patching import PatchSet, Switch, loaded
 from replaywatch.probe.sight import Sight
+
+MAX_CELLS = 4096
 
 
 class Throwaway(Protocol):
@@ -22,27 +24,51 @@ class Throwaway(Protocol):
         """End what `enter_throwaway` began."""
 
 
+class Ledger(Protocol):
+    """Counts steps; the session's `StepLedger`."""
+
+    def mark(self, mode: str) -> None:
+        """Say that a step of this mode runs now."""
+
+    def add(self, times: int, *step: Any) -> None:
+        """Count equal steps at once."""
+
+
+class Cell:
+    """Steps that were equal in all that is told of them. `count` only grows; `told` is what the ledger knows of."""
+
+    __slots__ = ("count", "pace", "step", "told")
+
+    def __init__(self, step: tuple[Any, ...], pace: Pace) -> None:
+        self.step, self.pace = step, pace
+        self.count = 0
+        self.told = 0
+
+
 class Port:
     """The probe as adapters see it.
 
-    `record` counts a step (`StepLedger.record`), `captures` labels throw-away captures, `clock` times steps by mode and
-    planning on the host, `replays_here` counts the replays of the calling thread so far.
+    `captures` labels throw-away captures, `clock` times steps by mode and planning on the host, `replays_here` counts
+    the replays of the calling thread so far, `wake` is called with the first step.
     """
 
-    __slots__ = ("captures", "clock", "imports", "record", "replays_here", "sight")
+    __slots__ = ("_cells", "_ledger", "captures", "clock", "imports", "replays_here", "sight", "wake")
 
     def __init__(
         self,
         sight: Sight,
         imports: ImportWatch,
-        record: Callable[..., None],
+        ledger: Ledger,
         captures: Throwaway,
         replays_here: Callable[[], int] = lambda: 0,
+        wake: Callable[[], None] = lambda: None,
         clock: StepClock | None = None,
     ) -> None:
-        self.sight, self.imports, self.record, self.captures = sight, imports, record, captures
-        self.replays_here = replays_here
+        self.sight, self.imports, self.captures = sight, imports, captures
+        self.replays_here, self.wake = replays_here, wake
         self.clock = clock or StepClock()
+        self._ledger = ledger
+        self._cells: dict[tuple[Any, ...], Cell] = {}
 
     def step(
         self,
@@ -56,13 +82,40 @@ class Port:
     ) -> None:
         """Count one step, and time it against the step before. Shape: as `StepLedger.record`.
 
+        On the engine's step path: equal steps meet in one cell, and the ledger is told at the end of the window.
         Decode steps of the main model are what the process does: they carry no label, so that they share a window with
         its graphs, kernels and memory. Prefill, mixed batches and other models become windows of their own.
         """
+        step = (mode, batch, real_tokens, padded_tokens, reason, phase, component)
+        cell = self._cells.get(step)
+        if cell is None:
+            cell = self._new_cell(step)
+        cell.count += 1
+        self._ledger.mark(mode)
+        self.clock.step(cell.pace)
+
+    def flush(self) -> None:
+        """Tell the ledger what was counted since the last call; by the helper thread, before a window is made."""
+        for cell in list(self._cells.values()):
+            count = cell.count
+            if count != cell.told:
+                self._ledger.add(count - cell.told, *cell.step)
+                cell.told = count
+        if len(self._cells) > MAX_CELLS:
+            self._cells = {}  # a step under way at this moment may be lost, in a service of thousands of shapes
+
+    def forget(self) -> None:
+        """Start from nothing; a forked child goes its own way."""
+        self._cells = {}
+        self.clock.reset()
+
+    def _new_cell(self, step: tuple[Any, ...]) -> Cell:
+        mode, batch, real_tokens, padded_tokens, reason, phase, component = step
         phase = None if phase == "decode" else phase
         component = None if component == "target" else component
-        self.record(mode, batch, real_tokens, padded_tokens, reason, phase, component)
-        self.clock.step(mode, phase, component)
+        told = (mode, batch, real_tokens, padded_tokens, reason, phase, component)
+        self.wake()
+        return self._cells.setdefault(step, Cell(told, self.clock.pace(mode, phase, component)))
 
 
 class EngineAdapter:

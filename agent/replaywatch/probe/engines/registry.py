@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replaywatch.probe.engines.flashinfer import FlashInferAdapter
 from replaywatch.probe.engines.port import EngineAdapter, Port
@@ -27,16 +27,11 @@ ADAPTERS: tuple[type[EngineAdapter], ...] = (
 def attach(session: Session) -> Port:
     """Give a session its adapters, and let each wait for its engine. Never raises; costs no import of an engine."""
 
-    def record(*about: Any) -> None:
-        session.steps.record(*about)
-        if not session.keeper.alive:
-            session.wake()
-
     def replays_here() -> int:
         recorder = getattr(session.ledger.recorders.local, "recorder", None)
         return recorder.n if recorder is not None else 0
 
-    port = Port(session.sight, session.imports, record, session.ledger, replays_here)
+    port = Port(session.sight, session.imports, session.steps, session.ledger, replays_here, session.wake)
     for kind in ADAPTERS:
         adapter = _placed(kind, port)
         if adapter is not None:

@@ -15,20 +15,31 @@ from replaywatch.probe.counts import Tally
 # A pause that is this many usual steps long, and longer than 20 ms, is waiting for requests and no step.
 IDLE_STEPS = 8
 IDLE_NS = 20_000_000
-MAX_KEYS = 48
+MAX_PACES = 48
 
 Place = tuple[str | None, str | None]
 
 
-class _Last:
+class Lane:
     """The latest step of one component."""
 
-    __slots__ = ("at_ns", "key", "steady")
+    __slots__ = ("at_ns", "pace", "steady")
 
     def __init__(self) -> None:
         self.at_ns = 0
-        self.key: tuple[str, str | None] | None = None
+        self.pace: Pace | None = None
         self.steady = False
+
+
+class Pace:
+    """Step times of one component, phase and mode."""
+
+    __slots__ = ("lane", "mode", "place", "tally", "usual_ns")
+
+    def __init__(self, lane: Lane, place: Place, mode: str) -> None:
+        self.lane, self.place, self.mode = lane, place, mode
+        self.tally = Tally()
+        self.usual_ns = 0
 
 
 class StepClock:
@@ -43,47 +54,44 @@ class StepClock:
 
     def reset(self) -> None:
         """Start from nothing."""
-        self._last: dict[str | None, _Last] = {}
-        self._usual_ns: dict[tuple[str | None, str | None, str], int] = {}
-        self._tallies: dict[tuple[str | None, str | None, str], Tally] = {}
+        self._lanes: dict[str | None, Lane] = {}
+        self._paces: dict[tuple[Place, str], Pace] = {}
         self.plans = Tally()
         self.idle_ns = 0
 
-    def step(self, mode: str, phase: str | None = None, component: str | None = None) -> None:
-        """A step of this mode was just dispatched."""
-        now_ns = self._now_ns()
-        last = self._last.get(component)
-        if last is None:
-            last = self._last[component] = _Last()
-        elif last.steady and last.key is not None:
-            self._count(component, last.key, now_ns - last.at_ns)
-        key = (mode, phase)
-        last.steady = last.key == key
-        last.key, last.at_ns = key, now_ns
+    def pace(self, mode: str, phase: str | None, component: str | None) -> Pace:
+        """Where steps of this kind are timed; past the limit of kinds, all others are timed in one place."""
+        place = (component, phase)
+        found = self._paces.get((place, mode))
+        if found is None:
+            if len(self._paces) >= MAX_PACES:
+                place = (None, "other")
+            lane = self._lanes.setdefault(component, Lane())
+            found = self._paces.setdefault((place, mode), Pace(lane, place, mode))
+        return found
+
+    def step(self, pace: Pace) -> None:
+        """A step was just dispatched."""
+        now_ns, lane = self._now_ns(), pace.lane
+        last = lane.pace
+        if lane.steady and last is not None:
+            period_ns = now_ns - lane.at_ns
+            if period_ns > IDLE_NS and last.usual_ns and period_ns > IDLE_STEPS * last.usual_ns:
+                self.idle_ns += period_ns
+            else:
+                last.usual_ns += ((period_ns - last.usual_ns) >> 3) if last.usual_ns else period_ns
+                last.tally.add(period_ns)
+        lane.steady = last is pace
+        lane.pace, lane.at_ns = pace, now_ns
 
     def take(self) -> dict[Place, dict[str, Any]]:
         """Fields of Timing by component and phase since the last call, in the wire form: step_by_mode, host_plan."""
         taken: dict[Place, dict[str, Any]] = {}
-        for (component, phase, mode), tally in list(self._tallies.items()):
-            histogram = tally.take()
-            if histogram is not None:
-                taken.setdefault((component, phase), {}).setdefault("step_by_mode", {})[mode] = histogram
+        for pace in list(self._paces.values()):
+            histogram = pace.tally.take()
+            if histogram is not None and pace.place[1] != "other":
+                taken.setdefault(pace.place, {}).setdefault("step_by_mode", {})[pace.mode] = histogram
         plans = self.plans.take()
         if plans is not None:
             taken.setdefault((None, None), {})["host_plan"] = plans
         return taken
-
-    def _count(self, component: str | None, key: tuple[str, str | None], period_ns: int) -> None:
-        mode, phase = key
-        place = (component, phase, mode)
-        tally = self._tallies.get(place)
-        if tally is None:
-            if len(self._tallies) >= MAX_KEYS:
-                return
-            tally = self._tallies[place] = Tally()
-        usual = self._usual_ns.get(place, 0)
-        if usual and period_ns > IDLE_NS and period_ns > IDLE_STEPS * usual:
-            self.idle_ns += period_ns
-            return
-        self._usual_ns[place] = usual + ((period_ns - usual) >> 3) if usual else period_ns
-        tally.add(period_ns)

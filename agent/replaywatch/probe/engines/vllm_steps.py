@@ -40,20 +40,24 @@ class StepHooks:
 
     def execute_model(self, original: Function, on: Switch) -> Function:
         """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
-        here, adapter, finish = self._here, self._adapter, self._finish
+        here, finish, fault = self._here, self._finish, self._adapter.port.sight.fault
 
         def execute_model(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not on or here.quiet or kwargs.get("dummy_run") or (len(args) > 2 and args[2] is True):
                 return original(self, *args, **kwargs)
-            outer, here.answers = here.answers, []
+            outer = here.answers
+            answers: list[Answer] = []
+            here.answers = answers
             try:
                 result = original(self, *args, **kwargs)
-                answers = here.answers
             finally:
                 here.answers = outer
             if answers:
-                output = args[0] if args else kwargs.get("scheduler_output")
-                adapter.guarded("vllm steps", on, finish, self, output, answers)
+                try:
+                    finish(self, args[0] if args else kwargs["scheduler_output"], answers)
+                except Exception as error:  # the probe's border
+                    on.off()
+                    fault("vllm steps", error)
             return result
 
         return execute_model
@@ -145,27 +149,32 @@ class StepHooks:
 
     def _finish(self, runner: Any, output: Any, answers: list[Answer]) -> None:
         """Count the step that a runner has just made."""
-        target = getattr(runner, "cudagraph_dispatcher", None) or getattr(runner, "cudagraph_manager", None)
+        who, _, _, result = answers[-1]
+        if result is not None and len(answers) == 1:
+            tokens, requests = output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
+            if tokens == requests and self._word(result) == "full" and who is _decider(runner):
+                padded = _padded(result, tokens)
+                self._adapter.port.step("full", requests, tokens, padded, None, "decode", _component(runner))
+                return
+        target = _decider(runner)
         own = [a for a in answers if a[0] is None or a[0] is target]
         for answer in answers:
             if answer[0] is not None and answer[0] is not target:
                 self._draft(*answer)
-        if not own:
-            return
+        if own:
+            self._judge(runner, output, own, target)
+
+    def _judge(self, runner: Any, output: Any, own: list[Answer], target: Any) -> None:
+        """Count a step that may not be a full replay of a decode batch, with the reason."""
         scheduled = output.num_scheduled_tokens
         tokens, requests = output.total_num_scheduled_tokens, len(scheduled)
-        component = "target" if getattr(runner, "speculative_config", None) is not None else None
-        result = own[-1][3]
-        if result is not None and tokens == requests and self._word(result) == "full":
-            self._adapter.port.step("full", requests, tokens, _padded(result, tokens), None, "decode", component)
-            return
         facts = self._facts_of(target if target is not None else runner)
         mode, asked, padded = self._outcome(runner, own, tokens)
         phase = _phase(scheduled, tokens, requests, asked.uniform, facts.decode_tokens)
         facts.ranks = mode != "full" and self._overruled(own)
         why = reasons.reason(mode, asked, phase, facts)
         if why != "warm_up":
-            self._adapter.port.step(mode, requests, tokens, padded, why, phase, component)
+            self._adapter.port.step(mode, requests, tokens, padded, why, phase, _component(runner))
 
     def _outcome(self, runner: Any, own: list[Answer], tokens: int) -> tuple[str, Asked, int]:
         """Mode and padded tokens of the last answer; the question of the first, where the last one only confirms it."""
@@ -218,6 +227,15 @@ class StepHooks:
         if word is None:
             word = self._words[mode] = _MODES.get(mode_name(mode) or "", "eager")
         return word
+
+
+def _decider(runner: Any) -> Any:
+    """What decides for a runner's own model: the dispatcher of the first kind, the graph manager of the second."""
+    return getattr(runner, "cudagraph_manager", None) or getattr(runner, "cudagraph_dispatcher", None)
+
+
+def _component(runner: Any) -> str | None:
+    return "target" if getattr(runner, "speculative_config", None) is not None else None
 
 
 def _asked(who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Asked:
