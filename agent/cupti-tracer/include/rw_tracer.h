@@ -49,6 +49,10 @@ int32_t rw_tracer_stop(void);
 /* A step begins at `unix_ns`. Lock-free, a few nanoseconds; for hooks on the launch path. */
 void rw_tracer_mark_step(uint32_t kind, uint64_t unix_ns);
 
+/* Slots for bindings to which a call costs more than a store: a mark is `unix_ns & ~3 | kind`, written to the slots in
+ * turn. The address stays valid for the life of the process. */
+volatile uint64_t *rw_tracer_mark_slots(size_t *count);
+
 /* 1 while a window records: hooks may skip marks otherwise. The address stays valid for the life of the process. */
 const volatile uint32_t *rw_tracer_live_flag(void);
 

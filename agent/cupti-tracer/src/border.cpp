@@ -123,6 +123,12 @@ RW_EXPORT int32_t rw_tracer_stop() {
 
 RW_EXPORT void rw_tracer_mark_step(uint32_t kind, uint64_t unix_ns) { Tracer::marks().mark(kind, unix_ns); }
 
+RW_EXPORT volatile uint64_t *rw_tracer_mark_slots(size_t *count) {
+  static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
+  *count = StepMarks::kShared;
+  return reinterpret_cast<volatile uint64_t *>(Tracer::marks().shared());
+}
+
 RW_EXPORT const volatile uint32_t *rw_tracer_live_flag() {
   static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
   return reinterpret_cast<const volatile uint32_t *>(&Tracer::live());

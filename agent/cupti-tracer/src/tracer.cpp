@@ -213,7 +213,7 @@ void Tracer::one_window(Lock &lock) {
     window_open_ = false;
   }
   cost_.windows += report.refused.empty();
-  cost_.traced_ns += report.end_unix_ns - report.start_unix_ns;
+  if (report.refused.empty()) cost_.traced_ns += report.end_unix_ns - report.start_unix_ns;
   cost_.cpu_ns = thread_cpu_ns();
   if (report.yielded && !report.reasons.empty()) yielded_ = report.reasons.front();
   if (ordered) {

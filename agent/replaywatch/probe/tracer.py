@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,10 +33,14 @@ class KernelTracer:
     """Short windows of kernel records, without a CUPTI subscription. Thread-safe; one for the process."""
 
     def __init__(self, path: str) -> None:
-        self._library, self._held = _load(path)
+        self._library = _load(path)
         reason = ctypes.create_string_buffer(_REASON_BYTES)
         if self._library.rw_tracer_open(reason, len(reason)) != _OK:
             raise TracerUnavailable(_text(reason.value) or "the tracer could not start")
+        slots = ctypes.c_size_t()
+        address = self._library.rw_tracer_mark_slots(ctypes.byref(slots))
+        self._slots = (ctypes.c_uint64 * slots.value).from_address(address)
+        self._slot = count()
         self._live = ctypes.c_uint32.from_address(self._library.rw_tracer_live_flag())
 
     def run_window(self, duration_ms: float) -> dict[str, Any] | None:
@@ -74,8 +79,8 @@ class KernelTracer:
         return bool(self._live.value)
 
     def mark_step(self, unix_ns: int, mode: str | None = None) -> None:
-        """A step begins. For the launch path: no lock, and the interpreter lock is kept."""
-        self._held.rw_tracer_mark_step(STEP_KINDS.get(mode, 0), unix_ns)
+        """A step begins. For the launch path: one store, no call and no lock."""
+        self._slots[next(self._slot) % len(self._slots)] = (unix_ns & -4) | STEP_KINDS[mode]
 
     def calibrate(self, device: int = -1, trace: bool = True) -> dict[str, int]:
         """Launch costs of this host on a device, in nanoseconds; -1: the context of the calling thread.
@@ -168,15 +173,17 @@ def as_result(window: Mapping[str, Any]) -> dict[str, Any] | None:
     return result
 
 
-def _load(path: str) -> tuple[ctypes.CDLL, ctypes.PyDLL]:
+def _load(path: str) -> ctypes.CDLL:
     try:
-        library, held = ctypes.CDLL(path), ctypes.PyDLL(path)
+        library = ctypes.CDLL(path)
         version = library.rw_tracer_abi_version()
     except (OSError, AttributeError) as error:
         raise TracerUnavailable(f"{path} cannot be loaded: {error}") from None
     if version != ABI_VERSION:
         raise TracerUnavailable(f"{path} speaks version {version} of the border, not {ABI_VERSION}; install it again")
     library.rw_tracer_live_flag.restype = ctypes.c_void_p
+    library.rw_tracer_mark_slots.restype = ctypes.c_void_p
+    library.rw_tracer_mark_slots.argtypes = [ctypes.POINTER(ctypes.c_size_t)]
     for name in ("run_window", "collect", "neighbours", "status", "calibrate", "histogram"):
         getattr(library, f"rw_tracer_{name}").restype = ctypes.c_int64
     library.rw_tracer_open.argtypes = [*_TEXT]
@@ -187,9 +194,7 @@ def _load(path: str) -> tuple[ctypes.CDLL, ctypes.PyDLL]:
     library.rw_tracer_histogram.argtypes = [ctypes.POINTER(ctypes.c_int64), ctypes.c_size_t, *_TEXT]
     for name in ("collect", "neighbours", "status"):
         getattr(library, f"rw_tracer_{name}").argtypes = [*_TEXT]
-    held.rw_tracer_mark_step.argtypes = [ctypes.c_uint32, ctypes.c_uint64]
-    held.rw_tracer_mark_step.restype = None
-    return library, held
+    return library
 
 
 def _text(raw: bytes) -> str:

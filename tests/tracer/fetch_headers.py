@@ -1,0 +1,62 @@
+"""Fetches the headers of several CUPTI releases from the package index, for `test_offsets.py`.
+
+    python tests/tracer/fetch_headers.py FOLDER
+
+One subfolder per release, with the headers of CUPTI and the `cuda.h` of the toolkit. Needs pip; some 130 MB are read and
+20 MB kept. Tests never fetch: without the folder (REPLAYWATCH_CUPTI_HEADERS, else build/cupti-headers) they skip.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+# Release of CUPTI: package and version of its headers, and of a cuda.h that fits.
+RELEASES = {
+    "12.4": ("nvidia-cuda-cupti-cu12==12.4.127", "nvidia-cuda-runtime-cu12==12.4.127"),
+    "12.6": ("nvidia-cuda-cupti-cu12==12.6.80", "nvidia-cuda-runtime-cu12==12.6.77"),
+    "12.8": ("nvidia-cuda-cupti-cu12==12.8.90", "nvidia-cuda-runtime-cu12==12.8.90"),
+    "12.9": ("nvidia-cuda-cupti-cu12==12.9.79", "nvidia-cuda-runtime-cu12==12.9.79"),
+    "13.0": ("nvidia-cuda-cupti==13.0.85", "nvidia-cuda-runtime==13.0.96"),
+    "13.1": ("nvidia-cuda-cupti==13.1.115", "nvidia-cuda-runtime==13.1.80"),
+    "13.2": ("nvidia-cuda-cupti==13.2.86", "nvidia-cuda-runtime==13.2.86"),
+    "13.3": ("nvidia-cuda-cupti==13.3.75", "nvidia-cuda-runtime==13.3.29"),
+    "13.4": ("nvidia-cuda-cupti==13.4.92", "nvidia-cuda-runtime==13.4.92"),
+    "13.5": ("nvidia-cuda-cupti==13.5.25", "nvidia-cuda-runtime==13.5.37"),
+}
+
+
+def fetch(release: str, folder: Path) -> None:
+    """Put the headers of one release into a folder; does nothing where they are."""
+    place = folder / release
+    if (place / "cupti_activity.h").exists() and (place / "cuda.h").exists():
+        return
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        for package in RELEASES[release]:
+            download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, package]
+            subprocess.run(download, check=True)
+        for wheel in Path(scratch).glob("*.whl"):
+            _keep_headers(wheel, place)
+
+
+def _keep_headers(wheel: Path, place: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            inside = name.partition("/include/")[2]
+            wanted = inside == "cuda.h" or inside.startswith(("cupti_", "cupti.h", "Openacc/", "Openmp/"))
+            if wanted and inside.endswith(".h"):
+                target = place / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(name))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    for each in RELEASES:
+        fetch(each, Path(sys.argv[1]))
+        print(each, flush=True)

@@ -1,0 +1,51 @@
+"""Launch costs, measured with null kernels in the context of the process, without harming a capture elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tracer import fake_world
+from tracer.fake_world import World
+
+
+def _calibrate(device: int, trace: bool) -> tuple[dict[str, int], int, int]:
+    fake_world.begin()
+    fake_world.cuda().fake_cuda_set(b"global_capture", 1)
+    found = fake_world.tracer().calibrate(device, trace)
+    broken = fake_world.cuda().fake_cuda_get(b"capture_broken")
+    fake_world.cuda().fake_cuda_set(b"global_capture", 0)
+    return found, broken, fake_world.cuda().fake_cuda_get(b"live_objects")
+
+
+@pytest.mark.parametrize("device", [-1, 0])
+def test_costs_come_out_as_the_device_has_them(fresh_world: World, device: int) -> None:
+    found, broken, live = fresh_world.call(_calibrate, device, False)
+    assert found["launch_device_ns"] in (1899, 1900)  # events tell milliseconds in single precision
+    assert found["graph_node_ns"] in (1419, 1420)
+    assert found["launch_host_ns"] >= 0
+    assert found["graph_launch_host_ns"] > 0
+    assert "in_graph_gap_ns" not in found
+    assert (broken, live) == (0, 0)
+
+
+def test_the_gap_between_nodes_is_read_from_a_kernel_window(fresh_world: World) -> None:
+    found, broken, live = fresh_world.call(_calibrate, -1, True)
+    assert found["in_graph_gap_ns"] == 420
+    assert found["null_kernel_ns"] == 1000
+    assert (broken, live) == (0, 0)
+
+
+def _without_context(device: int) -> str:
+    fake_world.cuda().fake_cuda_set(b"context", 0)
+    try:
+        with pytest.raises(RuntimeError) as refused:
+            fake_world.tracer().calibrate(device)
+        return str(refused.value)
+    finally:
+        fake_world.cuda().fake_cuda_set(b"context", 1)
+
+
+def test_no_context_is_made(fresh_world: World) -> None:
+    assert "no CUDA context is current" in fresh_world.call(_without_context, -1)
+    assert "no primary context on device 0" in fresh_world.call(_without_context, 0)
+    assert "cuDevicePrimaryCtxGetState failed" in fresh_world.call(_without_context, 5)

@@ -1,0 +1,177 @@
+"""CUPTI belongs to everybody in the process: who comes, goes or takes it must be seen, and never harmed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import Any
+
+from tracer import fake_world
+from tracer.fake_world import Script, World
+from tracer.workloads import eager_steps
+
+_REQUESTED = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
+)
+_COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+_kept: list[Any] = []
+
+
+def _marks(count: int = 6) -> list[tuple[int, str | None]]:
+    return [(i * 363_000, None) for i in range(1, count)]
+
+
+def _take_callbacks() -> None:
+    memory = ctypes.create_string_buffer(1 << 20)
+
+    def requested(buffer: Any, size: Any, most: Any) -> None:
+        buffer[0] = ctypes.addressof(memory)
+        size[0] = len(memory)
+        most[0] = 0
+
+    _kept.extend((memory, _REQUESTED(requested), _COMPLETED(lambda *_: None)))
+    assert fake_world.cupti().cuptiActivityRegisterCallbacks(_kept[-2], _kept[-1]) == 0
+
+
+def _taken_over() -> tuple[Any, Any]:
+    script = eager_steps(6)
+    script.marks.extend(_marks())
+    empty = Script([], _marks(), script.length or 2_300_000)
+    stolen = fake_world.play(empty, between=_take_callbacks)
+    return stolen, fake_world.play(script)
+
+
+def test_a_window_says_that_its_callbacks_were_taken_and_the_next_has_them_back(fresh_world: World) -> None:
+    stolen, after = fresh_world.call(_taken_over)
+    assert "took the buffer callbacks or switched kernel tracing off" in stolen["blind"][0][1]
+    assert after["blind"] == []
+    assert after["traced"]["total_kernels"] == 6 * 33
+
+
+def _foreign_kind() -> tuple[Any, Any, Any]:
+    seen = fake_world.play(eager_steps(4), between=lambda: fake_world.cupti().fake_foreign_record(5))
+    refused = fake_world.tracer().run_window(5)
+    fake_world.tracer().pause()
+    fake_world.tracer().resume()
+    return seen, refused, fake_world.play(eager_steps(4))
+
+
+def test_records_of_another_client_end_the_windows_until_resumed(fresh_world: World) -> None:
+    seen, refused, after = fresh_world.call(_foreign_kind)
+    assert "another CUPTI client is recording (activity kind 5)" in seen["blind"][0][1]
+    assert "traced" in seen
+    assert "another CUPTI client" in refused["blind"][0][1]
+    assert "traced" not in refused
+    assert after["blind"] == []
+
+
+def _refused_by_cupti(how: str) -> Any:
+    fake_world.begin()
+    if how == "multi":
+        fake_world.cupti().fake_set_multi_subscriber(1)
+    else:
+        fake_world.cupti().cuptiFinalize()
+    return fake_world.tracer().run_window(5)
+
+
+def test_several_subscribers_are_left_alone(fresh_world: World) -> None:
+    found = fresh_world.call(_refused_by_cupti, "multi")
+    assert "another client holds it" in found["blind"][0][1]
+
+
+def test_a_finalized_cupti_is_a_reason_and_no_crash(fresh_world: World) -> None:
+    found = fresh_world.call(_refused_by_cupti, "finalize")
+    assert "CUPTI_ERROR_NOT_INITIALIZED" in found["blind"][0][1]
+
+
+def _manners() -> dict[str, int]:
+    for _ in range(5):
+        fake_world.begin()
+        fake_world.tracer().run_window(2)
+    fake = fake_world.cupti()
+    names = ("subscriptions", "finalizes", "forced_flushes", "enabled", "registrations")
+    return {name: fake.fake_count(name.encode()) for name in names}
+
+
+def test_windows_subscribe_finalize_and_force_nothing(world: World) -> None:
+    counts = world.call(_manners)
+    assert counts == {"subscriptions": 0, "finalizes": 0, "forced_flushes": 0, "enabled": 0, "registrations": 1}
+
+
+def _pause_ends_window() -> tuple[float, bool, int, Any]:
+    import threading
+
+    base = fake_world.begin()
+    found: list[Any] = []
+    window = threading.Thread(target=lambda: found.append(fake_world.tracer().run_window(20_000)))
+    window.start()
+    assert fake_world.cupti().fake_wait_for_kind(10, 1, 20_000)
+    for item in eager_steps(3).work:
+        fake_world.launch(item, base)
+    fake_world.cupti().fake_advance(ctypes.c_uint64(3_000_000))
+    begun = time.monotonic()
+    quiet = fake_world.tracer().pause()
+    took = time.monotonic() - begun
+    kinds = fake_world.cupti().fake_count(b"enabled")
+    window.join()
+    refused = fake_world.tracer().run_window(5)
+    fake_world.tracer().resume()
+    assert "paused" in refused["blind"][0][1]
+    return took, quiet, kinds, found[0]
+
+
+def test_pause_ends_a_window_at_once_and_keeps_what_it_saw(world: World) -> None:
+    took, quiet, kinds, found = world.call(_pause_ends_window)
+    assert (quiet, kinds) == (True, 0)
+    assert took < 2.0
+    assert found["window"]["ended_early"]
+    assert found["traced"]["total_kernels"] == 99
+
+
+def _obstacles(name: str, value: str) -> str | None:
+    os.environ[name] = value
+    try:
+        found: str | None = fake_world.tracer().obstacle()
+        return found
+    finally:
+        del os.environ[name]
+
+
+def test_other_tools_are_named_by_their_evidence(world: World) -> None:
+    assert world.call(_obstacles, "HOME", "/root") is None
+    assert "CUDA_INJECTION64_PATH=/opt/tool.so" in world.call(_obstacles, "CUDA_INJECTION64_PATH", "/opt/tool.so")
+    assert "NVTX_INJECTION64_PATH" in world.call(
+        _obstacles, "NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so"
+    )
+    assert "Kineto" in world.call(_obstacles, "KINETO_USE_DAEMON", "1")
+    assert world.call(_obstacles, "KINETO_USE_DAEMON", "0") is None
+    assert world.call(_obstacles, "NVTX_INJECTION64_PATH", "/usr/lib/libcupti.so.13") is None
+    assert world.call(_obstacles, "CUDA_INJECTION64_PATH", "/opt/libreplaywatch_tracer.so") is None
+
+
+def _autonomous() -> list[Any]:
+    tracer = fake_world.tracer()
+    fake_world.begin()
+    assert tracer.start(10, 3)
+    found: list[Any] = []
+    deadline = time.monotonic() + 20
+    while len(found) < 3 and time.monotonic() < deadline:
+        now = ctypes.c_uint64()
+        fake_world.cupti().cuptiGetTimestamp(ctypes.byref(now))
+        for item in eager_steps(3).work:
+            fake_world.launch(item, now.value)
+        fake_world.cupti().fake_advance(ctypes.c_uint64(2_000_000))
+        window = tracer.collect()
+        if window:
+            found.append(window)
+    assert tracer.stop()
+    return found
+
+
+def test_windows_on_their_own_are_collected_in_order(fresh_world: World) -> None:
+    found = fresh_world.call(_autonomous)
+    assert len(found) == 3
+    starts = [window["window"]["start_ns"] for window in found]
+    assert starts == sorted(starts)
+    assert any("traced" in window for window in found)

@@ -1,0 +1,46 @@
+"""The same window under every CUPTI that is supported, and none under the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracer import fake_world
+from tracer.builds import build
+from tracer.fake_world import World
+from tracer.workloads import graph_steps
+
+
+def _window() -> Any:
+    return fake_world.play(graph_steps(8))
+
+
+def _notes() -> Any:
+    return fake_world.tracer().neighbours()["versions"]
+
+
+# cuptiGetVersion of 12.4, 12.6, 12.8, 12.9 update 1, 13.0 update 1, 13.1 to 13.5: each with its own kernel record.
+@pytest.mark.parametrize("version", [22, 24, 26, 28, 130001, 130101, 130201, 130301, 130400, 130500])
+def test_records_of_every_version_are_read_alike(version: int) -> None:
+    with World(build("plain"), version) as world:
+        found = world.call(_window)
+        notes = world.call(_notes)
+    assert found["traced"]["total_graph_kernels"] == 6 * 50
+    assert found["traced"]["input_copies"] == 2 * found["traced"]["steps"]
+    assert all(note["text"] and note["source"] for note in notes)
+    wrong_ids = [note for note in notes if "correlation ids" in note["text"]]
+    assert bool(wrong_ids) == (version <= 130100)
+
+
+def _refusal() -> str:
+    try:
+        fake_world.tracer()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def test_an_older_cupti_is_refused_with_a_sentence() -> None:
+    with World(build("plain"), 21) as world:
+        assert "older than 12.4" in world.call(_refusal)
