@@ -286,3 +286,8 @@ def test_the_downward_api_is_read_from_variables_then_files(tmp_path: Path) -> N
 def test_a_hostname_is_a_node_only_outside_pods(tmp_path: Path) -> None:
     assert read_surroundings({}, tmp_path, hostname="box").node == "box"
     assert read_surroundings({"POD_NAME": "p"}, tmp_path, hostname="p").node is None
+
+
+def test_a_container_without_a_pod_is_not_believed(tmp_path: Path) -> None:
+    assert read_surroundings({"CONTAINER_NAME": "box-7"}, tmp_path).container is None
+    assert read_surroundings({"CONTAINER_NAME": "c", "POD_NAME": "p"}, tmp_path).container == "c"

@@ -7,6 +7,7 @@ seconds when a device has fallen off its bus, so reading happens on a thread of 
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
@@ -16,6 +17,7 @@ from typing import Any, Final
 from replaywatch.agent.ledger import Ledger
 from replaywatch.contract.device import DeviceState
 
+log = logging.getLogger("replaywatch.agent")
 # Source: nvml.h, nvmlClocksEventReasons and nvmlClocksThrottleReasons.
 THROTTLE_BITS: Final = {
     0x001: "idle",
@@ -201,7 +203,9 @@ class DeviceWatch:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.latest = self._nvml.read()
+            before, self.latest = self.latest.blind, self._nvml.read()
+            if self.latest.blind not in (None, before):
+                log.info("windows will lack the state of their device: %s", self.latest.blind)
             self._ledger.add("replaywatch_agent_device_reads_total", "blind" if self.latest.blind else "ok")
             self._stop.wait(self._period_s)
         self._nvml.close()

@@ -27,7 +27,8 @@ def read_surroundings(
 ) -> Surroundings:
     """The surroundings from variables such as POD_NAME, else from files such as ``podname`` or ``name``.
 
-    `hostname` stands in for the node's name outside a pod only: inside, it is the pod's.
+    `hostname` stands in for the node's name outside a pod only: inside, it is the pod's. A container's name counts
+    only with a pod's: CONTAINER_NAME alone is set by tools that mean something else.
     """
     pod = _read(environment, "POD_NAME", folder, ("podname", "pod_name", "name"))
     return Surroundings(
@@ -35,7 +36,7 @@ def read_surroundings(
         or (None if pod or "KUBERNETES_SERVICE_HOST" in environment else hostname),
         namespace=_read(environment, "POD_NAMESPACE", folder, ("namespace",)),
         pod=pod,
-        container=_read(environment, "CONTAINER_NAME", folder, ("containername", "container_name")),
+        container=_read(environment, "CONTAINER_NAME", folder, ("containername", "container_name")) if pod else None,
         pod_uid=_read(environment, "POD_UID", folder, ("uid", "pod_uid")),
     )
 
