@@ -12,9 +12,10 @@ from typing import Final
 from replaywatch.contract.errors import UnreadableSource
 from replaywatch.sources.recording import Progress
 
-PIECE_BYTES: Final = 1 << 18
+# Small pieces stay in the processor's cache from inflating to decoding.
+PIECE_BYTES: Final = 1 << 16
 # Most bytes that one compressed piece may become at a time; a bomb is then only slow, never large.
-INFLATED_BYTES: Final = 2 << 20
+INFLATED_BYTES: Final = 1 << 19
 GZIP_MAGIC: Final = b"\x1f\x8b"
 _TELL_EVERY_S: Final = 0.2
 

@@ -17,7 +17,7 @@ from replaywatch.contract.errors import UnknownSource, UnreadableSource
 from replaywatch.sources.bytestream import ByteStream
 from replaywatch.sources.recording import Progress
 
-CHUNK_BYTES: Final = 2 << 20
+CHUNK_BYTES: Final = 1 << 19
 # No event is this long; text that does not decode within it is damaged.
 LONGEST_CHUNK_BYTES: Final = 64 << 20
 MOST_METADATA_BYTES: Final = 64 << 20
@@ -201,7 +201,7 @@ class EventStream:
         for entry in entries:
             try:
                 events.append(_ONE_EVENT.decode(entry))
-            except (msgspec.DecodeError, RecursionError):  # noqa: PERF203 - rare path
+            except (msgspec.DecodeError, RecursionError):
                 self.refused += 1
         return events
 

@@ -121,7 +121,8 @@ class _Intake:
         for event in events:
             code = categories.get(event.cat)  # type: ignore[arg-type]
             if code is None or event.ph != "X":
-                other(event, code, scale)
+                if event.ph == "B" or event.ph == "E":
+                    other(event, code, scale)
                 continue
             try:
                 start = round(event.ts * scale)  # type: ignore[operator]
@@ -140,9 +141,8 @@ class _Intake:
         self.timeline.dropped += dropped
 
     def _take_other(self, event: Event, code: int | None, scale: int) -> None:
-        """Everything but complete events of known categories: only begin and end of annotations matter."""
-        phase = event.ph
-        if (phase == "B" or phase == "E") and (code == _ANNOTATION or event.cat is None):
+        """Begin and end events: only those of annotations matter."""
+        if code == _ANNOTATION or event.cat is None:
             self._take_pair(event, scale)
 
     def _take_host(self, event: Event, code: int, start: int, length: int) -> None:

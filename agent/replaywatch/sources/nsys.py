@@ -28,7 +28,6 @@ from replaywatch.sources.timeline import (
 )
 from replaywatch.sources.tracemeta import cuda_version
 
-SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 _COPIES: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _FILLS: Final = "CUPTI_ACTIVITY_KIND_MEMSET"

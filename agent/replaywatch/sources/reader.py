@@ -9,12 +9,12 @@ from typing import Final, Literal
 from replaywatch.contract.errors import SourceError, UnknownSource, UnreadableSource
 from replaywatch.sources.bytestream import ByteStream
 from replaywatch.sources.measure import measure
-from replaywatch.sources.nsys import SQLITE_MAGIC, read_nsys
 from replaywatch.sources.recording import Progress, Recording
 from replaywatch.sources.timeline import Timeline
 
 Content = Literal["trace", "nsys", "metrics", "log"]
 
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _HEAD_BYTES: Final = 1 << 16
 _MOST_METRICS_BYTES: Final = 64 << 20
 _METRIC_LINE: Final = re.compile(
@@ -22,6 +22,8 @@ _METRIC_LINE: Final = re.compile(
     rb"(?: -?[0-9.]+)?\s*$)"
 )
 _JSON_LIST: Final = re.compile(rb'\[\s*(?:[\[\]{"]|-?\d+(?:\.\d+)?\s*[,\]])')
+# Control characters that no text holds; tabs, line ends and the escape of colours are fine.
+_UNPRINTABLE: Final = bytes([*range(9), *range(14, 27), *range(28, 32)])
 _ARCHIVES: Final = (
     (b"\x28\xb5\x2f\xfd", "zstd -d"),
     (b"PK\x03\x04", "unzip"),
@@ -41,6 +43,8 @@ def read(path: Path | str, progress: Progress | None = None) -> Recording:
     if content == "trace":
         return measure(_read_trace(path, progress), "kineto", path.name)
     if content == "nsys":
+        from replaywatch.sources.nsys import read_nsys
+
         return measure(read_nsys(path, progress), "nsys", path.name)
     if content == "metrics":
         from replaywatch.sources.engine_metrics import read_metrics
@@ -69,7 +73,7 @@ def recognise(path: Path) -> Content:
     Raises: UnreadableSource for nothing to read, UnknownSource for content that no reader takes.
     """
     head = _head(path)
-    if head.startswith(SQLITE_MAGIC):
+    if head.startswith(_SQLITE_MAGIC):
         return "nsys"
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text:
@@ -101,8 +105,7 @@ def _head(path: Path) -> bytes:
 def _is_binary(head: bytes) -> bool:
     if b"\0" in head:
         return True
-    odd = sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in head)
-    return odd > len(head) // 20
+    return len(head) - len(head.translate(None, _UNPRINTABLE)) > len(head) // 20
 
 
 def _is_json(text: bytes) -> bool:
