@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replaywatch.contract.errors import SourceError, UnknownSource, UnreadableSource
+from replaywatch.contract.wire import Batch, decode, encode
 from replaywatch.sources.eventstream import EventStream
 from replaywatch.sources.reader import read, recognise
 from sources.chrome_trace import ChromeTrace, write_json
@@ -203,11 +204,12 @@ wild = st.dictionaries(st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid",
 
 @RELAXED
 @given(st.lists(sane | wild, max_size=60))
-def test_any_list_of_events_gives_sums_that_hold(tmp_path: Path, events: list[Any]) -> None:
+def test_any_list_of_events_gives_sums_that_hold_and_travel(tmp_path: Path, events: list[Any]) -> None:
     try:
         windows = read(write_json(tmp_path / "t.json", {"traceEvents": events})).windows
     except SourceError:
         return
+    assert decode(encode(Batch(key="k", sent_ns=0, windows=windows))).windows == windows
     for window in windows:
         work = window.traced
         if work is not None:

@@ -19,20 +19,19 @@ class StepLabel:
 
 
 # vLLM: execute_context_1(888_788544)_generation_0(0), execute_32_context_0(sq0…)_generation_32(sq32…).
-_VLLM: Final = re.compile(r"^execute_(?:\d+_)?context_(\d{1,9})\([^)]*\)_generation_(\d{1,9})\([^)]*\)")
+_VLLM: Final = re.compile(r"^execute_(?:\d+_)?context_(\d{1,9})(?:\([^)]*\))?_generation_(\d{1,9})(?:\([^)]*\))?$")
 # TensorRT-LLM: [Executor] _forward_step 12: 0 ctx reqs, 0 ctx tokens, 32 gen reqs.
 _TRTLLM: Final = re.compile(
     r"^\[Executor\] _forward_step(?: \d+)?: (\d{1,9}) ctx reqs,(?: \d+ ctx tokens,)? (\d{1,9}) gen reqs"
 )
-# SGLang: forward batches named by their mode.
-_SGLANG: Final = re.compile(
-    r"(?i)^(?:sglang[.: ])?(?:forward_|step\[)(decode|extend|prefill|mixed)\b(?:.*?\bbs=(\d{1,9}))?"
-)
+# SGLang: step[DECODE bs=64], step[EXTEND bs=2 toks=14721], with more after that on request.
+_SGLANG: Final = re.compile(r"^step\[([A-Z_]+) bs=(\d{1,9})[^\]]*\]$")
 _SGLANG_PHASES: Final[dict[str, Phase]] = {
-    "decode": "decode",
-    "extend": "prefill",
-    "prefill": "prefill",
-    "mixed": "mixed",
+    "DECODE": "decode",
+    "TARGET_VERIFY": "decode",
+    "EXTEND": "prefill",
+    "SPLIT_PREFILL": "prefill",
+    "MIXED": "mixed",
 }
 PROFILER_STEP: Final = re.compile(r"^ProfilerStep#?\s*\d+")
 # Ranges that libraries open inside a step, again and again.
@@ -61,7 +60,7 @@ def engine_label(name: str) -> StepLabel | None:
             return StepLabel(engine, _phase(context, generation), context + generation or None)  # type: ignore[arg-type]
     found = _SGLANG.match(name)
     if found:
-        return StepLabel("sglang", _SGLANG_PHASES[found[1].lower()], int(found[2]) if found[2] else None)
+        return StepLabel("sglang", _SGLANG_PHASES.get(found[1]), int(found[2]) or None)
     return None
 
 
