@@ -19,7 +19,7 @@ ALLOWED = {
     "detectors": {"contract"},
     "collector": {"contract", "detectors", "sources"},
     "analyze": {"contract", "detectors", "sources"},
-    "demo": {"contract", "detectors", "sources", "agent", "collector", "analyze"},
+    "demo": {"contract", "probe", "detectors", "sources", "agent", "collector", "analyze"},
     "cli": {"contract", "probe", "sources", "agent", "detectors", "collector", "analyze", "demo"},
 }
 STANDARD_ONLY = ("contract", "probe")

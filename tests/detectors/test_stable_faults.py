@@ -96,7 +96,12 @@ def test_a_downgrade_names_both_modes_and_the_reason() -> None:
 
 def test_the_mode_that_was_asked_for_vouches_for_health() -> None:
     config = EngineConfig(engine="vllm", requested_mode="FULL", resolved_mode="FULL_AND_PIECEWISE")
-    assert judge(evidence(window(origin="log"), config=config)).verdict == "healthy"
+    assert judge(evidence(window(origin="log"), config=config, is_recording=True)).verdict == "healthy"
+
+
+def test_a_live_workload_that_sent_only_its_configuration_is_not_called_healthy() -> None:
+    config = EngineConfig(engine="vllm", requested_mode="FULL", resolved_mode="FULL")
+    assert judge(evidence(window(), config=config)).verdict == "blind"
 
 
 def _past_ceiling(share: float, *, eager_ms: float = 15.2, full_ms: float = 3.4) -> Judgement:
@@ -136,7 +141,7 @@ def test_a_peak_past_the_ceiling_weighs_by_its_time() -> None:
 
 def test_admission_above_the_ceiling_is_told_before_any_traffic() -> None:
     config = EngineConfig(engine="sglang", resolved_mode="full", capture_sizes=(1, 32), max_batch_size=4096)
-    judgement = judge(evidence(window(origin="log"), config=config))
+    judgement = judge(evidence(window(origin="log"), config=config, is_recording=True))
     found = _finding(judgement, "overflow")
     assert not found.is_fault
     assert "4096" in found.title
@@ -222,7 +227,7 @@ def test_slow_capture_and_wrong_memory_estimates_are_information_only() -> None:
     timing = Timing(capture=Histogram.of([216 * SECOND]))
     memory = GraphMemory(pool_bytes=5 << 30, estimated_bytes=1 << 30)
     config = EngineConfig(engine="sglang", resolved_mode="full")
-    judgement = judge(evidence(window(origin="log", timing=timing, memory=memory), config=config))
+    judgement = judge(evidence(window(origin="log", timing=timing, memory=memory), config=config, is_recording=True))
     assert judgement.verdict == "healthy"
     assert judgement.severity == "info"
     assert {f.detector for f in judgement.findings} == {"slow_capture", "graph_memory_estimate"}

@@ -16,6 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
     from replaywatch.agent.serve import run
+    from replaywatch.cli.main import log_to_stderr
 
+    log_to_stderr()
     run(agent_options(vars(arguments)))
     return 0

@@ -16,7 +16,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
+    from replaywatch.cli.main import log_to_stderr
     from replaywatch.collector.serve import run
 
+    log_to_stderr()
     run(settings(vars(arguments), os.environ))
     return 0

@@ -58,6 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def log_to_stderr() -> None:
+    """Servers say on standard error what they do; the HTTP client's own chatter stays out."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
 def _missing(command: str | None, error: ModuleNotFoundError) -> str:
     extra = {"analyze": "analyze", "agent": "agent"}.get(command or "", "server")
     return f"{command} needs the package {error.name}: install it with pip install 'replaywatch[{extra}]'"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from replaywatch.analyze.result import Report, Unreadable, join_reports, judge_recording
 from replaywatch.contract.errors import SourceError
-from replaywatch.sources.engine_metrics import scrape
+from replaywatch.sources.engine_metrics import read_metrics, scrape
 from replaywatch.sources.reader import read
 from replaywatch.sources.recording import Progress, Recording
 
@@ -29,5 +29,5 @@ def _analyze_one(source: str, progress: Progress | None) -> Report:
 
 def _read(source: str, progress: Progress | None) -> Recording:
     if source.startswith(("http://", "https://")):
-        return scrape(source, SCRAPE_SECONDS)
+        return read_metrics(scrape(source, SCRAPE_SECONDS), source)
     return read(Path(source), progress)

@@ -73,7 +73,7 @@ def capture(step: Callable[[], None]) -> Any:
     """The step as a CUDA graph, after warm-up on a side stream."""
     import torch
 
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side: Any = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m replaywatch.demo.live", description=__doc__.split("\n")[0])
     parser.add_argument("scenario", choices=sorted(TOP_BATCH))
     parser.add_argument("--seconds", type=float, default=math.inf, help="how long (default: until interrupted)")
-    parser.add_argument("--layers", type=int, default=Shape.layers)
+    parser.add_argument("--layers", type=int, default=Shape().layers)
     arguments = parser.parse_args(argv)
     try:
         import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Severity, Verdict, Vote
+from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
@@ -25,8 +25,8 @@ _STRENGTH: Final = {
 class Downgrade:
     """Requested and resolved mode differ, and the resolved one captures less.
 
-    Severity by recoverable time where kernels were traced, otherwise information: PIECEWISE costs a small model
-    three times a token and a large one nothing.
+    What it costs is said by the detectors that measure it (disabled, partial coverage); this one names both modes and
+    the engine's reason, as information: PIECEWISE costs a small model three times a token and a large one nothing.
 
     Bad at: requests that were never written down (defaults changed by a wrapper) have nothing to compare with.
     """
@@ -44,16 +44,16 @@ class Downgrade:
         if not weaker and not seen:
             if _strength(resolved) == 0:
                 return Blind(self.name, f"the resolved mode is {resolved}, as asked for; another detector judges that")
-            return Healthy(self.name, f"graph mode {resolved} is what was asked for", True)
+            seen_running = evidence.is_recording or bool(evidence.lifetime.steps)
+            return Healthy(self.name, f"graph mode {resolved} is what was asked for", seen_running)
+        if config.enforced_by or config.graphs_enabled is False:
+            return Blind(self.name, "eager was asked for; another detector judges that")
         reason = config.mode_reason or (seen[0].detail if seen else "the engine gave no reason")
         estimate = estimate_recoverable(evidence)
-        severity: Severity = "info"
-        if estimate is not None and estimate.severity != "none":
-            severity = estimate.severity
         return Finding(
             detector=self.name,
             subject=evidence.workload.key,
-            severity=severity,
+            severity="info",
             title=f"Graph mode {requested or 'of the default'} was downgraded to {resolved}: {reason}",
             evidence=(
                 EvidenceItem("requested mode", requested or "default", "", "configuration"),
@@ -70,7 +70,7 @@ class Downgrade:
             votes=(
                 Vote("intent", "for", f"{requested or 'the default'} was asked for, {resolved} runs"),
                 causes.PEERS_ABSTAIN,
-                _counterfactual(estimate is not None, severity),
+                _counterfactual(estimate),
             ),
         )
 
@@ -84,9 +84,9 @@ def _is_weaker(resolved: str, requested: str) -> bool:
     return a is not None and b is not None and a < b
 
 
-def _counterfactual(measured: bool, severity: Severity) -> Vote:
-    if not measured:
+def _counterfactual(estimate: Estimate | None) -> Vote:
+    if estimate is None:
         return Vote("counterfactual", "abstains", "no kernels were traced")
-    if severity == "info":
+    if estimate.severity == "none":
         return Vote("counterfactual", "against", "little of the step is recoverable")
     return Vote("counterfactual", "for", "the step has recoverable time")

@@ -50,8 +50,13 @@ def judge(evidence: Evidence) -> Judgement:
         healthy=tuple(v for v in verdicts if isinstance(v, Healthy)),
         warming_up=tuple(v for v in verdicts if isinstance(v, WarmingUp)),
         blind=tuple(v for v in verdicts if isinstance(v, Blind)),
-        estimate=estimate_recoverable(evidence),
+        estimate=estimate_recoverable(evidence) or _worst_cost(findings),
     )
+
+
+def _worst_cost(findings: tuple[Finding, ...]) -> Estimate | None:
+    """What the worst fault that knows its cost says."""
+    return next((f.estimate for f in findings if f.is_fault and f.estimate is not None), None)
 
 
 def _sorted_findings(verdicts: list[Verdict]) -> tuple[Finding, ...]:
