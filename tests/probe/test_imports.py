@@ -109,10 +109,9 @@ def test_namespace_packages_are_left_alone(tmp_path: Path) -> None:
 def test_import_and_start_stay_within_time_and_memory(python: str, tmp_path: Path) -> None:
     """Budget: 30 ms and 16 MB. The bound here is wider: test machines are shared. The benchmark prints the figure."""
     code = (
-        "import time, resource\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "begin = time.perf_counter()\nimport replaywatch.probe as probe\nprobe.start()\n"
-        "took = time.perf_counter() - begin\n"
-        "print(took * 1000, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)\n"
+        "import time\ndef rss(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
+        "before = rss()\nbegin = time.perf_counter()\nimport replaywatch.probe as probe\nprobe.start()\n"
+        "took = time.perf_counter() - begin\nprint(took * 1000, (rss() - before) / 1e6)\n"
     )
     environment = {"PYTHONPATH": str(ROOT / "agent"), "PYTHONPYCACHEPREFIX": str(tmp_path), "PATH": "/usr/bin:/bin"}
     runs = []
@@ -122,4 +121,4 @@ def test_import_and_start_stay_within_time_and_memory(python: str, tmp_path: Pat
         )
         runs.append([float(word) for word in done.stdout.split()])
     assert min(took for took, _ in runs[1:]) < 90
-    assert min(memory for _, memory in runs[1:]) < 16
+    assert 0 < min(memory for _, memory in runs[1:]) < 16

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,18 @@ def test_any_rows_give_a_recording_or_the_named_error(tmp_path: Path, data: st.D
     for window in windows:
         if window.traced is not None:
             assert window.traced.busy_ns <= window.traced.span_ns
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(16, 30_000), st.integers(0, 255)), min_size=1, max_size=40))
+def test_any_damage_gives_a_recording_or_the_named_error(tmp_path: Path, damage: list[tuple[int, int]]) -> None:
+    path = tmp_path / "whole.sqlite"
+    if not path.exists():
+        decode_loop("node", steps=5).write(path)
+    data = bytearray(path.read_bytes())
+    for place, value in damage:
+        data[place % (len(data) - 16) + 16] = value
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(bytes(data))
+    with contextlib.suppress(SourceError):
+        assert read(damaged).windows

@@ -18,12 +18,12 @@ SOUND = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["asan", "tsan"])
-@pytest.mark.parametrize("drill", ["crowd", "stolen", "fork", "exit", "flood", "closed", "agent"])
+@pytest.mark.parametrize("drill", ["crowd", "stolen", "robbed", "fork", "exit", "flood", "closed", "agent"])
 def test_drill_is_sound(variant: str, drill: str, tmp_path: Path) -> None:
     _run(variant, drill, tmp_path)
 
 
-@pytest.mark.parametrize("drill", ["crowd", "stolen", "fork", "exit", "flood", "closed"])
+@pytest.mark.parametrize("drill", ["crowd", "stolen", "robbed", "fork", "exit", "flood", "closed"])
 def test_drill_passes(drill: str, tmp_path: Path) -> None:
     _run("plain", drill, tmp_path)
 

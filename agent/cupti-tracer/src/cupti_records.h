@@ -16,6 +16,7 @@ enum ActivityKind : uint32_t {
   kDriverApi = 4,
   kRuntimeApi = 5,
   kConcurrentKernel = 10,
+  kOverhead = 17,
   kGraphTrace = 51,
 };
 

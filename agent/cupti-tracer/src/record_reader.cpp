@@ -91,9 +91,11 @@ void RecordReader::read_one(const uint8_t *at, RecordStore &store) {
     record = set_of(at);
   } else if (kind == kGraphTrace) {
     record = graph_of(at);
-  } else {
+  } else if (kind != kOverhead) {
     ++counts_.foreign_records;
     counts_.foreign_kind = kind;
+    return;
+  } else {
     return;
   }
   ++counts_.records;

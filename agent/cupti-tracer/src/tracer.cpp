@@ -15,6 +15,7 @@ using std::chrono::steady_clock;
 constexpr size_t kMostFinished = 4;
 constexpr milliseconds kPatience{3000};
 constexpr milliseconds kPatienceAtExit{500};
+constexpr std::chrono::minutes kYield{5};
 constexpr milliseconds kRestAfterPause{100};  // a profiler that has just stopped is still flushing
 
 std::atomic<Tracer *> current{nullptr};
@@ -66,14 +67,14 @@ void Tracer::forget() {
 
 Outcome Tracer::open(std::string &reason) {
   Lock lock(mutex_);
-  reason = closed_ ? "the process is ending" : runner_.open();
+  reason = closed_ ? "the tracer has ended" : runner_.open();
   return reason.empty() ? Outcome::kOk : Outcome::kRefused;
 }
 
 Outcome Tracer::enable_graph_level(std::string &reason) {
   Lock lock(mutex_);
   if (window_open_) reason = "a kernel window is open; graph-level tracing is chosen before the first";
-  if (reason.empty()) reason = closed_ ? "the process is ending" : runner_.open();
+  if (reason.empty()) reason = closed_ ? "the tracer has ended" : runner_.open();
   if (reason.empty()) reason = runner_.enable_graph_level();
   return reason.empty() ? Outcome::kOk : Outcome::kRefused;
 }
@@ -82,16 +83,20 @@ void Tracer::ensure_thread(Lock &) {
   if (thread_alive_) return;
   if (thread_.joinable()) thread_.join();
   stopping_ = false;
-  thread_ = start_quiet_thread([this] { loop(); });
+  thread_ = start_quiet_thread([this] { live_and_let_die(); });
   thread_alive_ = true;
 }
 
 WindowReport Tracer::run_window(uint32_t duration_ms) {
   Lock lock(mutex_);
-  if (closed_) return refusal("the process is ending");
+  if (closed_) return refusal("the tracer has ended");
   if (std::string why = runner_.open(); !why.empty()) return refusal(std::move(why));
   if (pauses_ != 0) return refusal("paused: a profiler is using CUPTI");
-  if (!yielded_.empty()) return refusal(yielded_);
+  if (const std::string &why = reason_to_yield(); !why.empty()) return refusal(why);
+  if (sink_) {  // a probe in this process has taken over from the injection: windows are its own from here on
+    autonomous_ = false;
+    sink_ = nullptr;
+  }
   if (order_open_) return refusal("another caller waits for a window");
   ensure_thread(lock);
   order_open_ = true;
@@ -170,9 +175,15 @@ void Tracer::shut_down() {
   if (!end_thread(lock, kPatienceAtExit) && thread_.joinable()) thread_.detach();
 }
 
-bool Tracer::work_is_due(steady_clock::time_point now) const {
+// Another CUPTI client has way for some minutes, or until a profiler that was seen has ended.
+const std::string &Tracer::reason_to_yield() {
+  if (!yielded_.empty() && steady_clock::now() >= yielded_until_) yielded_.clear();
+  return yielded_;
+}
+
+bool Tracer::work_is_due(steady_clock::time_point now) {
   if (ordered_ms_.has_value()) return true;
-  return autonomous_ && pauses_ == 0 && yielded_.empty() && now >= next_window_;
+  return autonomous_ && pauses_ == 0 && now >= next_window_;
 }
 
 void Tracer::loop() {
@@ -181,7 +192,7 @@ void Tracer::loop() {
     const auto now = steady_clock::now();
     if (work_is_due(now)) {
       one_window(lock);
-    } else if (autonomous_ && pauses_ == 0 && yielded_.empty()) {
+    } else if (autonomous_ && pauses_ == 0) {
       changed_.wait_until(lock, next_window_);
     } else {
       changed_.wait(lock);
@@ -189,6 +200,19 @@ void Tracer::loop() {
   }
   thread_alive_ = false;
   changed_.notify_all();
+}
+
+// The border of the helper thread: a fault ends the tracer for good, and nothing else.
+void Tracer::live_and_let_die() {
+  try {
+    loop();
+  } catch (...) {
+    Lock lock(mutex_);
+    live_.store(0, std::memory_order_relaxed);
+    closed_ = true;
+    window_open_ = thread_alive_ = false;
+    changed_.notify_all();
+  }
 }
 
 // Ends the wait inside a window when there is a reason to; called without the lock.
@@ -205,6 +229,8 @@ void Tracer::one_window(Lock &lock) {
   WindowReport report;
   if (pauses_ != 0) {
     report = refusal("paused: a profiler is using CUPTI");
+  } else if (!reason_to_yield().empty()) {
+    report = refusal(yielded_);
   } else {
     window_open_ = true;
     lock.unlock();
@@ -215,7 +241,10 @@ void Tracer::one_window(Lock &lock) {
   cost_.windows += report.refused.empty();
   if (report.refused.empty()) cost_.traced_ns += report.end_unix_ns - report.start_unix_ns;
   cost_.cpu_ns = thread_cpu_ns();
-  if (report.yielded && !report.reasons.empty()) yielded_ = report.reasons.front();
+  if (report.yielded && !report.reasons.empty()) {
+    yielded_ = report.reasons.front();
+    yielded_until_ = steady_clock::now() + kYield;
+  }
   if (ordered) {
     ordered_report_ = std::move(report);
   } else if (sink_) {

@@ -63,7 +63,9 @@ class Tracer {
   using Lock = std::unique_lock<std::mutex>;
   void ensure_thread(Lock &lock);
   void loop();
-  bool work_is_due(std::chrono::steady_clock::time_point now) const;
+  void live_and_let_die();
+  const std::string &reason_to_yield();
+  bool work_is_due(std::chrono::steady_clock::time_point now);
   void one_window(Lock &lock);
   void publish(const WindowReport &report);
   bool wait_in_window(uint32_t wait_ms);
@@ -80,7 +82,8 @@ class Tracer {
   bool closed_ = false;
   bool window_open_ = false;
   uint32_t pauses_ = 0;
-  std::string yielded_;  // why no window runs until resume; empty while they run
+  std::string yielded_;  // why no window runs; empty while they run
+  std::chrono::steady_clock::time_point yielded_until_;
 
   bool autonomous_ = false;
   std::chrono::milliseconds period_{0};

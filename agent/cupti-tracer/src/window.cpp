@@ -157,6 +157,46 @@ void WindowRunner::collect(WindowReport &report, const Pause &pause) {
   if (api_.dropped_records(nullptr, 0, &dropped) == kCuptiSuccess) report.cupti_dropped = dropped;
 }
 
+// Kernels are recorded while it lives, whatever happens.
+class WindowRunner::KindsOn {
+ public:
+  KindsOn(WindowRunner &runner, WindowReport &report, std::atomic<uint32_t> &live)
+      : runner_(runner), report_(report), live_(live) {
+    live_.store(1, std::memory_order_relaxed);
+  }
+  ~KindsOn() {
+    live_.store(0, std::memory_order_relaxed);
+    report_.edges.disabled_ns = cupti_now_ns(runner_.api_);
+    Stopwatch watch(report_.disable_ns);
+    runner_.disable_kinds();
+  }
+  KindsOn(const KindsOn &) = delete;
+  KindsOn &operator=(const KindsOn &) = delete;
+
+ private:
+  WindowRunner &runner_;
+  WindowReport &report_;
+  std::atomic<uint32_t> &live_;
+};
+
+void WindowRunner::record(uint32_t duration_ms, WindowReport &report, std::atomic<uint32_t> &live, const Pause &pause) {
+  report.edges.enabled_ns = cupti_now_ns(api_);
+  {
+    Stopwatch watch(report.enable_ns);
+    report.refused = enable_kinds();
+  }
+  if (!report.refused.empty()) return;
+  KindsOn on(*this, report, live);
+  wait(duration_ms, report, pause);
+}
+
+void WindowRunner::record_graph_level(uint32_t duration_ms, WindowReport &report, const Pause &pause) {
+  report.edges.enabled_ns = last_end_ns_;
+  wait(duration_ms, report, pause);
+  api_.register_callbacks(on_buffer_requested, on_buffer_completed);  // somebody may have taken them (M5)
+  last_end_ns_ = report.edges.disabled_ns = cupti_now_ns(api_);
+}
+
 WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std::atomic<uint32_t> &live,
                                const Pause &pause) {
   WindowReport report;
@@ -167,25 +207,11 @@ WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std
   BufferTraffic &traffic = buffer_traffic();
   const uint64_t refused = traffic.refused + traffic.overflow, foreign = traffic.foreign, requested = traffic.requested;
   report.start_unix_ns = unix_now_ns();
-  if (graph_level_) {
-    report.edges.enabled_ns = last_end_ns_;
-    wait(duration_ms, report, pause);
-    api_.register_callbacks(on_buffer_requested, on_buffer_completed);  // somebody may have taken them (M5)
-    last_end_ns_ = report.edges.disabled_ns = cupti_now_ns(api_);
-  } else {
-    report.edges.enabled_ns = cupti_now_ns(api_);
-    {
-      Stopwatch watch(report.enable_ns);
-      report.refused = enable_kinds();
-    }
-    if (!report.refused.empty()) return report;
-    live.store(1, std::memory_order_relaxed);
-    wait(duration_ms, report, pause);
-    live.store(0, std::memory_order_relaxed);
-    report.edges.disabled_ns = cupti_now_ns(api_);
-    Stopwatch watch(report.disable_ns);
-    disable_kinds();
-  }
+  if (graph_level_)
+    record_graph_level(duration_ms, report, pause);
+  else
+    record(duration_ms, report, live, pause);
+  if (!report.refused.empty()) return report;
   report.end_unix_ns = unix_now_ns();
   collect(report, pause);
   report.edges.flushed_ns = cupti_now_ns(api_);

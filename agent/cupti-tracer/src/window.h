@@ -31,8 +31,11 @@ class WindowRunner {
   WindowReport run(uint32_t duration_ms, const StepMarks &marks, std::atomic<uint32_t> &live, const Pause &pause);
 
  private:
+  class KindsOn;
   std::string enable_kinds();
   void disable_kinds();
+  void record(uint32_t duration_ms, WindowReport &report, std::atomic<uint32_t> &live, const Pause &pause);
+  void record_graph_level(uint32_t duration_ms, WindowReport &report, const Pause &pause);
   void wait(uint32_t duration_ms, WindowReport &report, const Pause &pause);
   void collect(WindowReport &report, const Pause &pause);
   size_t drain();

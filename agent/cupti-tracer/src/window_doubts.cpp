@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "buffer_pool.h"
+
 namespace replaywatch::tracer {
 namespace {
 
@@ -19,13 +21,17 @@ uint64_t last_record_ns(const WindowReport &report, const std::vector<StepMark> 
 
 void add_doubts(WindowReport &report, const std::vector<StepMark> &marks, uint64_t buffers_requested) {
   const uint64_t dropped = report.buffers_refused;
-  if (report.read.foreign_records != 0 || report.buffers_foreign != 0) {
+  if (report.buffers_foreign != 0)  // asked for by a client that was here before; what it held is lost to it
+    report.reasons.push_back("buffers of another CUPTI client came here: " + std::to_string(report.buffers_foreign));
+  if (report.read.foreign_records != 0) {
     report.yielded = true;
-    report.reasons.push_back("another CUPTI client is recording (activity kind " +
-                             std::to_string(report.read.foreign_kind) + "); windows stop to leave CUPTI to it");
+    report.reasons.insert(report.reasons.begin(), "another CUPTI client is recording (activity kind " +
+                             std::to_string(report.read.foreign_kind) + "); windows leave CUPTI to it for some minutes");
   }
   if (dropped != 0)
     report.reasons.push_back("no buffer was free " + std::to_string(dropped) + " times; CUPTI dropped records");
+  if (report.buffers_lost >= BufferPool::kMainSlots)
+    report.reasons.push_back("another CUPTI client kept all record buffers; kernels are no longer seen in this process");
   if (report.read.store_full != 0) report.reasons.push_back("the table of records was full before the window ended");
   if (report.graph_level || marks.size() < kEnoughMarks) return;
   if (report.read.records == 0) {

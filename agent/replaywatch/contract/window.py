@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import Histogram
@@ -328,7 +328,7 @@ def _merge_value(a: Any, b: Any, how: str) -> Any:
 def merge_records(a: Record, b: Record) -> Record:
     """Two records of one type, field by field: sums, except where a field's metadata says last or max."""
     merged: dict[str, Any] = {}
-    for name, how in _merge_plan(a.__class__):
+    for name, how in _merge_plan(cast(Any, type(a))):
         x, y = getattr(a, name), getattr(b, name)
         if y is None:
             merged[name] = x

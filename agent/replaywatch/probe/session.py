@@ -74,7 +74,6 @@ class Session:
             LOGGER.warning("replaywatch: %s", problem)
         placing.watch(self)
         self.imports.start()
-        os.register_at_fork(after_in_child=self.after_fork)
         atexit.register(self.at_exit)
 
     def end(self) -> None:
@@ -168,9 +167,11 @@ def _given(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _unlock_after_fork() -> None:
+def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+    if _session is not None:
+        _session.after_fork()
 
 
-os.register_at_fork(after_in_child=_unlock_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

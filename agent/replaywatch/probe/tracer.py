@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -148,14 +149,25 @@ def open_tracer(path: str | None = None) -> KernelTracer:
 
     Raises: TracerUnavailable where there is no library, no CUPTI, an unknown version, or another tool holds CUPTI.
     """
-    library = Path(path) if path else Path(__file__).with_name(LIBRARY)
-    if not library.exists():
+    library = Path(path) if path else find_library()
+    if library is None or not library.exists():
         raise TracerUnavailable(f"this installation has no {LIBRARY}; it was built without a C++17 compiler")
     tracer = KernelTracer(os.fspath(library))
     obstacle = tracer.obstacle()
     if obstacle:
         raise TracerUnavailable(obstacle)
     return tracer
+
+
+def find_library() -> Path | None:
+    """Where the native library lies; None when this installation has none.
+
+    REPLAYWATCH_TRACER_LIBRARY names it; else it lies beside this file, or where an editable installation put it.
+    """
+    named = os.environ.get("REPLAYWATCH_TRACER_LIBRARY")
+    places = [Path(named)] if named else []
+    places += [Path(__file__).with_name(LIBRARY), *(Path(p, "replaywatch", "probe", LIBRARY) for p in sys.path if p)]
+    return next((place for place in places if place.exists()), None)
 
 
 def as_result(window: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -65,9 +65,11 @@ def read_nsys(path: Path, progress: Progress | None = None) -> Timeline:
         with closing(sqlite3.connect(uri, uri=True)) as database:
             database.text_factory = lambda raw: raw.decode("utf-8", "replace")
             timeline = _Export(path, database, progress).read()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        # A damaged schema makes sqlite3 fail while it decodes its own message.
+        reason = " ".join(str(error).split())[:120]
         raise UnreadableSource(
-            f"{path} is a damaged or unfinished SQLite file ({error}); export it again with nsys export --type sqlite"
+            f"{path} is a damaged or unfinished SQLite file ({reason}); export it again with nsys export --type sqlite"
         ) from None
     settle(timeline)
     _estimate_weights(timeline)
@@ -129,8 +131,8 @@ class _Export:
                 f"{self.path} has Nsight schema {self._schema()}, whose {table} lacks {', '.join(missing)}; "
                 "export it again with a current nsys"
             )
-        columns = ", ".join([*needed, *(c if c in there else "NULL" for c in wanted)])
-        cursor = self.database.execute(f"SELECT {columns.replace('end', '[end]')} FROM {table}")
+        columns = ", ".join(f'"{c}"' if c in there else "NULL" for c in (*needed, *wanted))
+        cursor = self.database.execute(f"SELECT {columns} FROM {table}")
         while rows := cursor.fetchmany(10_000):
             before = self.done // _TELL_EVERY_ROWS
             self.done += len(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Severity, Verdict
-from replaywatch.detectors import causes
+from replaywatch.detectors import causes, readings
 from replaywatch.detectors.evidence import Evidence
 
 
@@ -40,7 +40,7 @@ class CaptureFailed:
                 EvidenceItem("failed captures", failed, "", evidence.lifetime.origin),
                 *(EvidenceItem(o.detail, o.count, "times", o.where or evidence.lifetime.origin) for o in seen[:5]),
             ),
-            causes=tuple(Cause(o.detail, 0.8, f"seen {o.count} times") for o in seen[:3]),
+            causes=tuple(Cause(o.detail, 0.8, f"seen {readings.times(o.count)}") for o in seen[:3]),
             remedy=_remedy((seen and any(o.kind == "out_of_memory" for o in seen)) or False),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from replaywatch.contract.verdict import Cause, Vote
 from replaywatch.contract.window import Engine, Observation
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.readings import times
 
 # Observation kinds that explain why work runs outside graphs, with the weight they carry as a cause.
 _EXPLAINING = {
@@ -52,8 +53,9 @@ def eager_causes(evidence: Evidence) -> tuple[Cause, ...]:
     """Ranked causes for work outside graphs; the last resort says that nothing explains it."""
     causes = list(_intent_causes(evidence))
     for o in observations(evidence, *_EXPLAINING):
-        times = f"{o.count} times" if o.count > 1 else "once"
-        causes.append(Cause(o.detail, _EXPLAINING[o.kind], f"seen {times}" + (f" at {o.where}" if o.where else "")))
+        causes.append(
+            Cause(o.detail, _EXPLAINING[o.kind], f"seen {times(o.count)}" + (f" at {o.where}" if o.where else ""))
+        )
     causes.extend(_fallback_causes(evidence))
     if not causes:
         causes.append(Cause("nothing captures this work", 0.3, "no graph setting, skip or failed capture is on record"))

@@ -57,6 +57,8 @@ def _from_batches(evidence: Evidence) -> tuple[int, int] | None:
     config, sizes = evidence.config, evidence.recent.dispatch.batch_sizes
     if config is None or not config.capture_sizes or not sizes or config.padding is False:
         return None
+    if config.capture_unit not in (None, "sequences") or evidence.workload.phase not in (None, "decode"):
+        return None
     ladder = sorted(config.capture_sizes)
     real = padded = 0
     for size, n in sizes.items():

@@ -69,6 +69,11 @@ def window_seconds(window: Window) -> float:
     return max(0.0, (window.end_ns - window.start_ns) / 1e9)
 
 
+def times(count: int) -> str:
+    """A count for people: once, 36 times."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def percent(ratio: float) -> str:
     """A ratio for people: 2.2 %, 45 %."""
     value = ratio * 100

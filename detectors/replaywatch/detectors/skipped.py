@@ -26,18 +26,17 @@ class Skipped:
         total = sum(o.count for o in seen)
         estimate = estimate_recoverable(evidence)
         severity = severity_of_ratio(estimate.low) if estimate else "warn"
-        times = "time" if total == 1 else "times"
-        return Finding(
+            return Finding(
             detector=self.name,
             subject=evidence.workload.key,
             severity="info" if severity == "none" else severity,
-            title=f"torch.compile skipped graphs {total} {times}: {seen[0].detail}",
+            title=f"torch.compile skipped graphs {readings.times(total)}: {seen[0].detail}",
             evidence=(
                 *(EvidenceItem(o.detail, o.count, "times", o.where or "log") for o in seen[:8]),
                 *(readings.estimate_items(estimate) if estimate else ()),
             ),
             estimate=estimate,
-            causes=tuple(Cause(o.detail, 0.9, f"said {o.count} times") for o in seen[:3]),
+            causes=tuple(Cause(o.detail, 0.9, f"said {readings.times(o.count)}") for o in seen[:3]),
             remedy=_remedy(seen[0].detail),
         )
 

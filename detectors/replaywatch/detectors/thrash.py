@@ -91,5 +91,5 @@ def _capture_ns(evidence: Evidence) -> int | None:
 def _shape_causes(evidence: Evidence) -> tuple[Cause, ...]:
     seen = causes.observations(evidence, "dynamic_shapes", "inductor_rerecord", "graph_update_failed")
     if seen:
-        return tuple(Cause(o.detail, 0.85, f"seen {o.count} times") for o in seen[:3])
+        return tuple(Cause(o.detail, 0.85, f"seen {readings.times(o.count)}") for o in seen[:3])
     return (Cause("each new shape or address is recorded as a new graph", 0.6, "captures continue while steps run"),)

@@ -102,6 +102,25 @@ int drill_stolen() {
   return 0;
 }
 
+// A thief that takes the callbacks with our buffer in flight, again and again: each buffer is lost for good.
+int drill_robbed() {
+  open_tracer();
+  std::string last;
+  for (int i = 0; i < 40; ++i) {
+    std::thread thief([] {
+      if (fake_wait_for_kind(10, 1, 5000) != 1) return;
+      Work(1).some(1);
+      cuptiActivityRegisterCallbacks(other_requested, other_completed);
+      cuptiActivityFlushAll(0);
+    });
+    last = window(20);
+    thief.join();
+  }
+  EXPECT(holds(last, "kept all record buffers"));
+  EXPECT(other_completions.load() >= 24);
+  return 0;
+}
+
 // A child of fork has no helper thread, and may have a tracer of its own.
 int drill_fork() {
   open_tracer();
@@ -202,6 +221,7 @@ int main(int argc, char **argv) {
   const std::string name = argv[1];
   if (name == "crowd") return drill_crowd();
   if (name == "stolen") return drill_stolen();
+  if (name == "robbed") return drill_robbed();
   if (name == "fork") return drill_fork();
   if (name == "exit") return drill_exit();
   if (name == "flood") return drill_flood();

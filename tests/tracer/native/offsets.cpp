@@ -82,6 +82,7 @@ static_assert(offsetof(Kernel, kind) == 0 && offsetof(Copy, kind) == 0 && offset
 static_assert(rw::kMemcpy == CUPTI_ACTIVITY_KIND_MEMCPY && rw::kMemset == CUPTI_ACTIVITY_KIND_MEMSET);
 static_assert(rw::kKernel == CUPTI_ACTIVITY_KIND_KERNEL && rw::kConcurrentKernel == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 static_assert(rw::kDriverApi == CUPTI_ACTIVITY_KIND_DRIVER && rw::kRuntimeApi == CUPTI_ACTIVITY_KIND_RUNTIME);
+static_assert(rw::kOverhead == CUPTI_ACTIVITY_KIND_OVERHEAD);
 static_assert(rw::kGraphTrace == CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
 static_assert(rw::kCopyHostToDevice == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD);
 static_assert(rw::kCopyDeviceToDevice == CUPTI_ACTIVITY_MEMCPY_KIND_DTOD);
