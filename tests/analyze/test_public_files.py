@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from public_data import public_file
 
+from public_data import public_file
 from replaywatch.analyze.result import Result
 from replaywatch.analyze.run import analyze
 

@@ -135,7 +135,8 @@ def evidence_text(item: EvidenceItem) -> str:
     if item.unit == "bytes" and isinstance(item.value, (int, float)):
         return f"{item.name} {item.value / 2**20:,.1f} MiB"
     value = f"{item.value:,}" if isinstance(item.value, int) else str(item.value)
-    return f"{item.name} {value} {item.unit}".rstrip()
+    unit = "" if item.name.endswith(item.unit) else item.unit
+    return f"{item.name} {value} {unit}".rstrip()
 
 
 def _summary(report: Report) -> Text:

@@ -41,15 +41,20 @@ class CaptureFailed:
                 *(EvidenceItem(o.detail, o.count, "times", o.where or evidence.lifetime.origin) for o in seen[:5]),
             ),
             causes=tuple(Cause(o.detail, 0.8, f"seen {readings.times(o.count)}") for o in seen[:3]),
-            remedy=_remedy((seen and any(o.kind == "out_of_memory" for o in seen)) or False),
+            remedy=_remedy({o.kind for o in seen}),
         )
 
 
-def _remedy(out_of_memory: bool) -> str:
-    if out_of_memory:
+def _remedy(kinds: set[str]) -> str:
+    if "out_of_memory" in kinds:
         return (
             "Leave memory for the graphs: lower the memory share (gpu-memory-utilization, mem-fraction-static), "
             "capture fewer or smaller sizes, or shorten the context; then start again and check that graphs are used."
+        )
+    if "capture_failed" not in kinds and "process_died" in kinds:
+        return (
+            "Look at what ended the process (the kernel's log for an out-of-memory kill, the container's exit code); "
+            "graph memory is taken at this point of the start, so a lower memory share or fewer sizes may help."
         )
     return (
         "Find the operation that cannot be captured (host reads, allocations on another stream, unsupported calls) "

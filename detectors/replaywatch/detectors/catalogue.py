@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from replaywatch.detectors.capture_failed import CaptureFailed
+from replaywatch.detectors.compile_mode import CompileMode
+from replaywatch.detectors.contradiction import Contradiction
 from replaywatch.detectors.copy_bound import CopyBound
 from replaywatch.detectors.detector import Detector
 from replaywatch.detectors.disabled import Disabled
 from replaywatch.detectors.downgrade import Downgrade
+from replaywatch.detectors.exact_sizes import ExactSizes
 from replaywatch.detectors.failing_calls import FailingCalls, ReplayStuck
+from replaywatch.detectors.fallbacks import Fallbacks
 from replaywatch.detectors.harmful import Harmful
 from replaywatch.detectors.overflow import Overflow
 from replaywatch.detectors.padding import Padding
@@ -25,6 +29,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     PartialCoverage(),
     Downgrade(),
     Overflow(),
+    Fallbacks(),
     ReplayGap(),
     CopyBound(),
     Harmful(),
@@ -37,4 +42,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     ReplayStuck(),
     SlowCapture(),
     GraphMemoryEstimate(),
+    ExactSizes(),
+    CompileMode(),
+    Contradiction(),
 )

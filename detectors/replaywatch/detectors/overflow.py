@@ -21,6 +21,7 @@ from replaywatch.contract.verdict import (
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.ladder_flags import advice_text, tokens_of_a_sequence
 
 OVERFLOW_SHARE: Final = 0.01
 ABSORBING_SHARE: Final = 0.5
@@ -33,15 +34,15 @@ class Overflow:
     A page when at least half of the steps overflow for most of a minute: the eager steps are slower, so the batch
     grows and stays past the ceiling. Before any traffic, an admission limit above the ceiling is told as information.
 
-    Bad at: engines whose sizes count tokens while batches are counted in sequences (speculative decoding); data
-    parallel ranks whose sizes are summed need the summed sizes from the engine.
+    Bad at: graphs for prefill, whose sizes count tokens of any number of sequences; data parallel ranks whose sizes are
+    summed need the summed sizes from the engine.
     """
 
     name: ClassVar[str] = "overflow"
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
-        ceiling = evidence.config.ceiling if evidence.config else None
+        ceiling = _ceiling_in_sequences(evidence)
         share = _overflow_share(evidence, ceiling)
         if share is None:
             return self._lint(evidence, ceiling)
@@ -92,7 +93,7 @@ class Overflow:
         """No overflow was seen; would the admission limit allow it?"""
         config = evidence.config
         limit = config.max_batch_size if config else None
-        if ceiling and limit and limit > ceiling and config and config.capture_unit in (None, "sequences"):
+        if ceiling and limit and limit > ceiling:
             return Finding(
                 detector=self.name,
                 subject=evidence.workload.key,
@@ -121,11 +122,19 @@ def _overflow_share(evidence: Evidence, ceiling: int | None) -> float | None:
     sizes = dispatch.batch_sizes
     if not sizes or ceiling is None or evidence.workload.phase == "prefill":
         return None
-    if evidence.config is not None and evidence.config.capture_unit not in (None, "sequences"):
-        return None
     total = sum(sizes.values())
     not_replayed = dispatch.eager_batch_sizes if dispatch.eager_batch_sizes is not None else sizes
     return sum(n for size, n in not_replayed.items() if size > ceiling) / total if total else None
+
+
+def _ceiling_in_sequences(evidence: Evidence) -> int | None:
+    """Largest batch that a graph holds; None where sizes count tokens of unknown kind (prefill graphs)."""
+    config = evidence.config
+    if config is None or config.ceiling is None:
+        return None
+    if config.capture_unit == "tokens" and config.speculative_tokens is None and config.engine != "vllm":
+        return None
+    return config.ceiling // tokens_of_a_sequence(evidence)
 
 
 def _mode_times(evidence: Evidence) -> list[EvidenceItem]:
@@ -164,7 +173,7 @@ def _batch_growth(evidence: Evidence) -> float:
     """How much larger the eager batches are than the replayed ones, at least 1."""
     dispatch = evidence.recent.dispatch
     eager = dispatch.eager_batch_sizes or {}
-    ceiling = evidence.config.ceiling if evidence.config else None
+    ceiling = _ceiling_in_sequences(evidence)
     if not eager or not ceiling:
         return 1.5
     mean = sum(size * n for size, n in eager.items()) / sum(eager.values())
@@ -182,4 +191,8 @@ def _remedy(evidence: Evidence, sizes: Mapping[int, int], ceiling: int | None) -
         flag = f"cuda_graph_config.max_batch_size: {top}"
     else:
         flag = f"graphs for sizes up to {top}"
-    return f"Capture up to the batches you admit ({flag}), or admit no more than {ceiling or 'the ceiling'} sequences."
+    advice = advice_text(evidence)
+    return (
+        f"Capture up to the batches you admit ({flag}), or admit no more than {ceiling or 'the ceiling'} sequences."
+        + (f" {advice}" if advice else "")
+    )

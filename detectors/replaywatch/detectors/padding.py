@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Severity, Verdict, WarmingUp
 from replaywatch.detectors import readings
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.ladder_flags import advice_text
 
 # Batches spread evenly under a ladder of powers of two waste 24.8 %; more than that is worth a finer ladder.
 INFO_SHARE: Final = 0.25
@@ -69,6 +70,9 @@ def _from_batches(evidence: Evidence) -> tuple[int, int] | None:
 
 
 def _remedy(evidence: Evidence) -> str:
+    advice = advice_text(evidence)
+    if advice is not None:
+        return advice
     sizes = evidence.recent.dispatch.batch_sizes or {}
     common = sorted(sizes, key=lambda s: -sizes[s])[:6]
     listed = ", ".join(map(str, sorted(common))) if common else "the batch sizes you serve most"

@@ -26,7 +26,7 @@ class Skipped:
         total = sum(o.count for o in seen)
         estimate = estimate_recoverable(evidence)
         severity = severity_of_ratio(estimate.low) if estimate else "warn"
-            return Finding(
+        return Finding(
             detector=self.name,
             subject=evidence.workload.key,
             severity="info" if severity == "none" else severity,
