@@ -21,7 +21,7 @@ models = st.builds(
     slowdown=st.floats(1, 10),
     capture_us=st.floats(0, 1e6),
     lifetime_steps=st.floats(1, 1e6),
-    max_sizes=st.integers(1, 4),
+    max_sizes=st.integers(1, 9),
 )
 histograms = st.dictionaries(st.integers(1, 40), st.integers(1, 1000), min_size=1, max_size=7)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from replaywatch.contract.window import Engine
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.ladder import DEFAULT_GROWTH, Advice, CostModel, advise
 
-MIN_SAVED_RATIO = 0.005
+MIN_SAVED_RATIO: Final = 0.005
+_UNKNOWN: Final = (999,)
+_SGLANG_BY_PHASE: Final = (0, 5, 16)
 
 
 def flag(engine: Engine, sizes: Sequence[int], version: str | None = None) -> str:
@@ -18,13 +21,25 @@ def flag(engine: Engine, sizes: Sequence[int], version: str | None = None) -> st
     if engine == "vllm":
         return f"--cudagraph-capture-sizes {words}" if release >= (0, 11) else f"--cuda-graph-sizes {words}"
     if engine == "sglang":
-        return f"--cuda-graph-bs-decode {words}" if release >= (0, 5, 16) else f"--cuda-graph-bs {words}"
+        return f"--cuda-graph-bs{_sglang_phase(release)} {words}"
     listed = ", ".join(map(str, sizes))
     if engine == "trtllm":
         return f"cuda_graph_config: {{batch_sizes: [{listed}], enable_padding: true}}"
     if engine == "tgi":
         return f"--cuda-graphs {','.join(map(str, sizes))}"
     return f"graphs for the sizes {listed}"
+
+
+def ceiling_flag(engine: Engine, top: int, version: str | None = None) -> str:
+    """The exact setting of the largest captured size for an engine, in the engine's own unit."""
+    release = _release(version)
+    if engine == "vllm":
+        return f"--max-cudagraph-capture-size {top}" if release >= (0, 11) else f"--cuda-graph-sizes ... {top}"
+    if engine == "sglang":
+        return f"--cuda-graph-max-bs{_sglang_phase(release)} {top}"
+    if engine == "trtllm":
+        return f"cuda_graph_config.max_batch_size: {top}"
+    return f"graphs for sizes up to {top}"
 
 
 def from_evidence(evidence: Evidence) -> Advice | None:
@@ -85,10 +100,15 @@ def _model(evidence: Evidence, seen: dict[int, int]) -> CostModel:
     )
 
 
+def _sglang_phase(release: tuple[int, ...]) -> str:
+    """Newer releases set graphs by phase; where the release is unknown, the older name is understood by more."""
+    return "-decode" if _SGLANG_BY_PHASE <= release < _UNKNOWN else ""
+
+
 def _release(version: str | None) -> tuple[int, ...]:
     parts: list[int] = []
     for part in (version or "").split(".")[:3]:
         if not part.isdigit():
             break
         parts.append(int(part))
-    return tuple(parts) or (999,)
+    return tuple(parts) or _UNKNOWN

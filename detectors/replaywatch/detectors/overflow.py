@@ -21,7 +21,7 @@ from replaywatch.contract.verdict import (
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.ladder_flags import advice_text, tokens_of_a_sequence
+from replaywatch.detectors.ladder_flags import advice_text, ceiling_flag, tokens_of_a_sequence
 
 OVERFLOW_SHARE: Final = 0.01
 ABSORBING_SHARE: Final = 0.5
@@ -183,14 +183,8 @@ def _batch_growth(evidence: Evidence) -> float:
 def _remedy(evidence: Evidence, sizes: Mapping[int, int], ceiling: int | None) -> str:
     top = max(sizes, default=(ceiling or 0) * 2)
     engine = evidence.config.engine if evidence.config else evidence.workload.engine
-    if engine == "vllm":
-        flag = f"--max-cudagraph-capture-size {top}"
-    elif engine == "sglang":
-        flag = f"--cuda-graph-max-bs {top}"
-    elif engine == "trtllm":
-        flag = f"cuda_graph_config.max_batch_size: {top}"
-    else:
-        flag = f"graphs for sizes up to {top}"
+    version = evidence.fingerprint.engine_version if evidence.fingerprint else None
+    flag = ceiling_flag(engine, top * tokens_of_a_sequence(evidence), version)
     advice = advice_text(evidence)
     return (
         f"Capture up to the batches you admit ({flag}), or admit no more than {ceiling or 'the ceiling'} sequences."
