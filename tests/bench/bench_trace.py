@@ -76,7 +76,7 @@ def run(python: str, code: str, path: Path) -> Run:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
     command = [sys.executable, "-c", wrapper, python, "-c", code, str(path)]
-    out = subprocess.run(command, check=True, capture_output=True, env=environment).stdout
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout
     total, work, peak = json.loads(out)
     return Run(total, work, peak)
 
