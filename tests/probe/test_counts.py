@@ -213,3 +213,23 @@ def test_every_interpreter_counts_the_same(python: str, tmp_path: Path) -> None:
     with Listener(tmp_path / "agent.sock") as listener:
         run(code, listener, "2.13", python)
         assert sum(json.loads(f)["windows"][0]["dispatch"]["replays"] for f in listener.frames()) == 1234
+
+
+@pytest.mark.parametrize(
+    ("code", "index"),
+    [
+        ("torch.cuda.set_device(3)\ncaptured().replay()\n", 3),
+        ("from torch import device\ndevice.contexts.clear()\ntorch.cuda.set_device(2)\n", 2),
+        ("torch.cuda.set_device(1)\n", 1),
+    ],
+)
+def test_the_device_is_the_one_that_is_used_not_the_helper_threads(code: str, index: int, tmp_path: Path) -> None:
+    window = seen(START + GRAPHS + code + "import time; time.sleep(0.3)\n", tmp_path)
+    assert window.workload.gpu_index == index
+
+
+def test_a_visible_device_has_its_index_on_the_host(tmp_path: Path) -> None:
+    window = seen(
+        START + GRAPHS + "torch.cuda.set_device(1)\ncaptured().replay()\n", tmp_path, CUDA_VISIBLE_DEVICES="4,7"
+    )
+    assert window.workload.gpu_index == 7

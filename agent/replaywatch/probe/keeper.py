@@ -164,7 +164,7 @@ class Keeper:
         self._start_ns = now
 
     def _who(self, component: str | None = None, phase: str | None = None) -> dict[str, Any]:
-        who = workload.describe(self._session.settings, component, phase)
+        who = workload.describe(self._session.settings, component, phase, self._session.ledger.device)
         for adapter in self._session.adapters:
             who |= adapter.workload()
         return who
@@ -206,7 +206,7 @@ class Keeper:
         extra: dict[str, Any] = {}
         for adapter in session.adapters:
             extra |= adapter.config()
-        fingerprint = snapshots.fingerprint(session.settings.model_name)
+        fingerprint = snapshots.fingerprint(session.settings.model_name, session.ledger.device)
         config = snapshots.config(session.inductor.take_modes(), extra)
         return (
             (snapshots.digest(snapshots.FINGERPRINT_FIELDS, fingerprint), fingerprint),

@@ -52,6 +52,7 @@ class GraphLedger:
         self._destroys = 0
         self._retired_replays = 0
         self.ever = False
+        self.device: int | None = None
 
     # Events, told by the hooks on the thread where they happen.
 
@@ -63,6 +64,7 @@ class GraphLedger:
         slot = self._new_slot(graph, owner_of_caller(), "capturing")
         slot.throwaway = bool(getattr(self._throwaway, "depth", 0))
         slot.before_bytes = self.bytes.reserved()
+        self.device = self.bytes.current_device()
         slot.begin_ns = perf_counter_ns()
         self.capturing.add(slot.number)
         return slot

@@ -32,6 +32,14 @@ class GraphBytes:
         except Exception:  # the probe's border: another allocator may refuse
             return None
 
+    def current_device(self) -> int | None:
+        """Index of the calling thread's device; None where CUDA is not up."""
+        torch = loaded("torch")
+        try:
+            return int(torch.cuda.current_device()) if torch is not None and torch.cuda.is_initialized() else None
+        except Exception:  # the probe's border
+            return None
+
     def captured(self, slot: GraphSlot, graph: Any) -> None:
         """A capture ended, well or badly: what the pool grew by belongs to it."""
         after = self.reserved()

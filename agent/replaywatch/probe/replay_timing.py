@@ -114,7 +114,7 @@ class ReplayTimer:
             if open_sample is not None:
                 open_sample.waits = False
             return None
-        device = torch.cuda.current_device()
+        device = self._ledger.device = int(torch.cuda.current_device())
         stream = torch._C._cuda_getCurrentRawStream(device)
         if open_sample is not None:
             if open_sample.stream == stream and open_sample.device == device:

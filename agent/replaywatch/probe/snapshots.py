@@ -43,14 +43,14 @@ def digest(fields: tuple[str, ...], record: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def fingerprint(model_name: str | None) -> dict[str, Any]:
+def fingerprint(model_name: str | None, device_hint: int | None = None) -> dict[str, Any]:
     """What decides how fast the same work runs; fields that are not known yet are absent."""
     import platform
 
     torch = loaded("torch")
     engine_module = workload.engine_module()
     fields = {
-        "gpu_model": workload.device()[2],
+        "gpu_model": workload.device(device_hint)[2],
         "driver": _driver_version(),
         "cuda": _text(getattr(getattr(torch, "version", None), "cuda", None)),
         "torch": _text(getattr(torch, "__version__", None)),

@@ -53,13 +53,17 @@ def cuda_ready() -> bool:
         return False
 
 
-def device() -> tuple[int | None, str | None, str | None]:
-    """Index, UUID and name of the device that this process uses; None where no context exists yet."""
+def device(hint: int | None = None) -> tuple[int | None, str | None, str | None]:
+    """Index, UUID and name of the device that this process uses; None where no context exists yet.
+
+    The helper thread's own current device says nothing, so it is the `hint` (where graphs were captured), else the only
+    device with a context, else the one that holds most memory.
+    """
     if not cuda_ready():
         return None, None, None
     torch = loaded("torch")
     try:
-        index = int(torch.cuda.current_device())
+        index = _used_device(torch, hint)
         properties = torch.cuda.get_device_properties(index)
     except Exception:  # the probe's border
         return None, None, None
@@ -68,9 +72,21 @@ def device() -> tuple[int | None, str | None, str | None]:
     return _physical_index(index), (f"GPU-{uuid}" if uuid is not None else None), (str(name) if name else None)
 
 
-def describe(settings: Settings, component: str | None = None, phase: str | None = None) -> dict[str, Any]:
+def _used_device(torch: Any, hint: int | None) -> int:
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if hint is not None or has_context is None:
+        return hint if hint is not None else int(torch.cuda.current_device())
+    used = [index for index in range(torch.cuda.device_count()) if has_context(index)]
+    if not used:
+        raise RuntimeError("no device has a context")
+    return used[0] if len(used) == 1 else max(used, key=torch.cuda.memory_reserved)
+
+
+def describe(
+    settings: Settings, component: str | None = None, phase: str | None = None, device_hint: int | None = None
+) -> dict[str, Any]:
     """The workload in the wire form."""
-    index, uuid, _ = device()
+    index, uuid, _ = device(device_hint)
     fields: dict[str, Any] = {
         "pid": os.getpid(),
         "rank": rank(),

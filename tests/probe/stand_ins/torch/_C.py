@@ -7,6 +7,10 @@ def _cuda_getCurrentRawStream(index):
     return device.stream()
 
 
+def _cuda_hasPrimaryContext(index):
+    return index in device.contexts
+
+
 class _CUDAGraph:
     def __new__(cls, keep_graph=False):
         return object.__new__(cls)

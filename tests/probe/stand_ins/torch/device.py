@@ -4,6 +4,7 @@ import threading
 import time
 
 initialised = False
+contexts = {0}
 here = threading.local()
 busy_until_ns = {}
 # What the next calls do: names of calls mapped to the exception they raise.

@@ -29,11 +29,21 @@ def init():
 
 
 def current_device():
-    return 0
+    """Per thread, as in CUDA: a new thread is on device 0 whatever the others chose."""
+    return getattr(device.here, "index", 0)
 
 
-def memory_reserved():
-    return reserved_bytes
+def set_device(index):
+    device.here.index = index
+    device.contexts.add(index)
+
+
+def device_count():
+    return 4
+
+
+def memory_reserved(index=0):
+    return reserved_bytes + index
 
 
 def get_device_properties(index):
