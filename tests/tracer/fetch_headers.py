@@ -2,7 +2,7 @@
 
     python tests/tracer/fetch_headers.py FOLDER
 
-One subfolder per release, with the headers of CUPTI and the `cuda.h` of the toolkit. Needs pip; some 130 MB are read and
+One subfolder per release, with the headers of CUPTI and the `cuda.h` of the toolkit. Needs pip; about 130 MB are read,
 20 MB kept. Tests never fetch: without the folder (REPLAYWATCH_CUPTI_HEADERS, else build/cupti-headers) they skip.
 """
 
