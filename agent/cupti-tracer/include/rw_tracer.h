@@ -27,10 +27,12 @@ enum { RW_STEP = 0, RW_STEP_FULL = 1, RW_STEP_PIECEWISE = 2, RW_STEP_EAGER = 3 }
 
 int32_t rw_tracer_abi_version(void);
 
-/* Finds CUPTI in this process (never a second copy) and checks its version. Idempotent. RW_REFUSED: `reason` says why. */
+/* Finds CUPTI in this process (never a second copy) and checks its version. Idempotent. RW_REFUSED: `reason` says why.
+ */
 int32_t rw_tracer_open(char *reason, size_t capacity);
 
-/* One kernel window of at most `duration_ms`; blocks until its records are aggregated. Returns the length of the JSON. */
+/* One kernel window of at most `duration_ms`; blocks until its records are aggregated. Returns the length of the JSON.
+ */
 int64_t rw_tracer_run_window(uint32_t duration_ms, char *json, size_t capacity);
 
 /* Windows on their own: one of `duration_ms` every `period_ms`, on the helper thread. */

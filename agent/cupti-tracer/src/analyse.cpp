@@ -23,7 +23,8 @@ void fill_replays(DeviceReport &report, const DeviceRecords &work) {
   report.replays = work.replays.size();
   report.correlation_trusted = work.correlation_trusted;
   for (const Replay &replay : work.replays)
-    if (replay.kept() && !replay.empty()) report.timing.replay.add(static_cast<int64_t>(replay.end_ns - replay.start_ns));
+    if (replay.kept() && !replay.empty())
+      report.timing.replay.add(static_cast<int64_t>(replay.end_ns - replay.start_ns));
 }
 
 void fill_totals(TracedWork &sum, const DeviceRecords &work, const BusyTime &time) {
@@ -113,8 +114,8 @@ std::vector<DeviceReport> analyse(Record *first, size_t count, const WindowEdges
     DeviceRecords work;
     work.first = first + begin;
     work.count = end - begin;
-    const bool graph_level = std::any_of(work.first, work.first + work.count,
-                                         [](const Record &r) { return r.kind == kRecordGraph; });
+    const bool graph_level =
+        std::any_of(work.first, work.first + work.count, [](const Record &r) { return r.kind == kRecordGraph; });
     reports.push_back(graph_level ? analyse_graph_level(work, edges) : analyse_kernels(work, edges, marks));
     reports.back().device = first[begin].device;
     reports.back().last_start_ns = first[end - 1].start_ns;

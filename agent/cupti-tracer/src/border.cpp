@@ -43,9 +43,8 @@ const char *name_of(PairEffect effect) {
 // The in-graph gap as a kernel window sees it, on a thread of its own while this one launches.
 std::string traced_replays(NullKernels &kernels, WindowReport &report) {
   Tracer &tracer = Tracer::instance();
-  std::thread window([&]() noexcept {
-    report = guarded<WindowReport>({}, [&] { return tracer.run_window(kCalibrationWindowMs); });
-  });
+  std::thread window(
+      [&]() noexcept { report = guarded<WindowReport>({}, [&] { return tracer.run_window(kCalibrationWindowMs); }); });
   struct Joiner {
     std::thread &thread;
     ~Joiner() {

@@ -12,8 +12,8 @@ std::atomic<BufferPool *> pool_in_use{nullptr};
 std::atomic<uint32_t> cupti_version_in_use{0};
 BufferTraffic traffic;
 
-// CUPTI before API version 27 may crash when it is refused a buffer (Kineto, CuptiActivityApi.cpp). Only there, and only
-// when 24 buffers are out, memory is allocated on the launch path: slow beats a crash.
+// CUPTI before API version 27 may crash when it is refused a buffer (Kineto, CuptiActivityApi.cpp). Only there, and
+// only when 24 buffers are out, memory is allocated on the launch path: slow beats a crash.
 std::array<std::atomic<uint8_t *>, 64> overflow_buffers;
 
 void hand_out_overflow(uint8_t **buffer, size_t *size) {

@@ -12,9 +12,9 @@ namespace replaywatch::tracer {
 struct BufferTraffic {
   std::atomic<uint64_t> requested{0};
   std::atomic<uint64_t> completed{0};
-  std::atomic<uint64_t> refused{0};    // no buffer was free: CUPTI dropped records
-  std::atomic<uint64_t> overflow{0};   // the same, for a CUPTI that does not bear a refusal
-  std::atomic<uint64_t> foreign{0};    // buffers of another client that came here
+  std::atomic<uint64_t> refused{0};   // no buffer was free: CUPTI dropped records
+  std::atomic<uint64_t> overflow{0};  // the same, for a CUPTI that does not bear a refusal
+  std::atomic<uint64_t> foreign{0};   // buffers of another client that came here
 };
 
 // Makes `pool` the one that the callbacks use; CUPTI keeps the addresses of the callbacks for good, so they and what

@@ -7,8 +7,8 @@
 namespace replaywatch::tracer {
 namespace {
 
-constexpr int32_t kRelaxedCapture = 2;       // CU_STREAM_CAPTURE_MODE_RELAXED
-constexpr uint32_t kNonBlockingStream = 1;   // CU_STREAM_NON_BLOCKING
+constexpr int32_t kRelaxedCapture = 2;      // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr uint32_t kNonBlockingStream = 1;  // CU_STREAM_NON_BLOCKING
 constexpr const char *kFunctionName = "replaywatch_null";
 constexpr const char *kNullPtx =
     ".version 7.0\n"

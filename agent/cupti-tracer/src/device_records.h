@@ -38,8 +38,8 @@ struct Replay {
   uint32_t stream = 0;
   uint64_t start_ns = UINT64_MAX;
   uint64_t end_ns = 0;
-  uint32_t records = 0;       // as delivered
-  uint32_t usable = 0;        // without those of impossible stamps
+  uint32_t records = 0;  // as delivered
+  uint32_t usable = 0;   // without those of impossible stamps
   bool edge = false;
   bool damaged = false;
 
@@ -61,8 +61,8 @@ struct DeviceRecords {
   Record &operator[](size_t i) const { return first[i]; }
 };
 
-// Groups usable graph records into replays: by correlation id, or, where that repeats a node (wrong ids before CUPTI 13.1
-// update 1), by the reappearance of the graph's first node.
+// Groups usable graph records into replays: by correlation id, or, where that repeats a node (wrong ids before
+// CUPTI 13.1 update 1), by the reappearance of the graph's first node.
 void group_replays(DeviceRecords &work);
 
 // Marks the records that cannot be used, drops the first and last replay of each stream and damaged ones, and fills

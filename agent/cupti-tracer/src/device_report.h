@@ -38,8 +38,8 @@ struct StreamWork {
 
 struct DeviceReport {
   uint16_t device = 0;
-  bool graph_level = false;  // from graph records: `traced` says nothing then
-  uint64_t replays = 0;      // distinct, edges included
+  bool graph_level = false;    // from graph records: `traced` says nothing then
+  uint64_t replays = 0;        // distinct, edges included
   uint64_t last_start_ns = 0;  // of any record with stamps, used or not
   StepSource steps_from = StepSource::kNone;
   bool correlation_trusted = true;

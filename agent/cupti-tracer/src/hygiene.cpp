@@ -1,6 +1,6 @@
 // What a window must not believe: stamps of 0, records of earlier windows, durations that other records contradict, and
-// replays at its edges. Source: measurements M11, M20 and M21 (eager records are all valid; 1.5 to 9 % of the records of
-// replays are not, about half a replay a window).
+// replays at its edges. Source: measurements M11, M20 and M21 (eager records are all valid; 1.5 to 9 % of the records
+// of replays are not, about half a replay a window).
 #include <algorithm>
 #include <unordered_map>
 
@@ -48,7 +48,8 @@ std::vector<uint64_t> believable_durations(const DeviceRecords &work) {
 // them; work of one stream is ordered. A long record that nothing contradicts stays: collectives do wait.
 void drop_contradicted(DeviceRecords &work) {
   const std::vector<uint64_t> longest = believable_durations(work);
-  std::unordered_map<uint32_t, std::pair<uint64_t, uint64_t>> next;  // by stream: start of the next record, and after it
+  std::unordered_map<uint32_t, std::pair<uint64_t, uint64_t>>
+      next;  // by stream: start of the next record, and after it
   for (size_t i = work.count; i-- > 0;) {
     Record &r = work[i];
     if (r.flags & kDropped) continue;

@@ -70,7 +70,8 @@ std::string start_windows(Tracer &tracer, const Tracer::Sink &sink) {
   watch_process();
   const uint32_t window_ms =
       milliseconds("REPLAYWATCH_TRACE_WINDOW_MS", graph_level ? kGraphLevelWindowMs : kWindowMs, 60'000);
-  const uint32_t period_ms = milliseconds("REPLAYWATCH_TRACE_PERIOD_MS", graph_level ? window_ms : kPeriodMs, 86'400'000);
+  const uint32_t period_ms =
+      milliseconds("REPLAYWATCH_TRACE_PERIOD_MS", graph_level ? window_ms : kPeriodMs, 86'400'000);
   tracer.start(period_ms, window_ms, milliseconds("REPLAYWATCH_TRACE_FIRST_MS", kFirstMs, 86'400'000), sink);
   return {};
 }

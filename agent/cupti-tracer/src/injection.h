@@ -3,8 +3,8 @@
 
 namespace replaywatch::tracer {
 
-// Calls the injection that stood in the variable before (REPLAYWATCH_CHAIN_INJECTION), then starts windows that are sent
-// to the agent. Runs inside cuInit: makes no CUDA call. Without an agent's socket nothing starts.
+// Calls the injection that stood in the variable before (REPLAYWATCH_CHAIN_INJECTION), then starts windows that are
+// sent to the agent. Runs inside cuInit: makes no CUDA call. Without an agent's socket nothing starts.
 //
 // REPLAYWATCH_SOCKET             path of the agent's datagram socket
 // REPLAYWATCH_CHAIN_INJECTION    library whose InitializeInjection is called first

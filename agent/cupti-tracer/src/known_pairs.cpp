@@ -14,7 +14,8 @@ constexpr KnownPair kPairs[] = {
      "CUPTI 12.4 before update 1 crashes on copy nodes under graph-level tracing, and the updates cannot be told apart",
      "CUPTI release notes, 12.4 update 1"},
     {0, 130100, 0, kAny, PairEffect::kNote,
-     "correlation ids of graph launches can be wrong after the first session; replays are then told apart by their nodes",
+     "correlation ids of graph launches can be wrong after the first session; replays are then told apart by their "
+     "nodes",
      "CUPTI release notes, 13.1 update 1"},
     {0, 130100, 0, kAny, PairEffect::kNote,
      "one CUPTI subscriber a process: none is taken here, so that torch.profiler keeps its own",
@@ -23,8 +24,7 @@ constexpr KnownPair kPairs[] = {
      "this CUPTI is newer than the driver; records were not checked on such a pair",
      "CUDA minor version compatibility; not measured"},
     {130600, kAny, 0, kAny, PairEffect::kNote,
-     "this CUPTI is newer than any whose record layout was checked (12.4 to 13.5)",
-     "CUPTI headers 12.4 to 13.5"},
+     "this CUPTI is newer than any whose record layout was checked (12.4 to 13.5)", "CUPTI headers 12.4 to 13.5"},
 };
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace replaywatch::tracer {
 namespace {
 
 constexpr size_t kFewestReturns = 3;
-constexpr double kRegularShare = 0.8;   // of the returns are as far apart as the median
-constexpr double kCoveredShare = 0.6;   // of all launches lie between the first and the last return
+constexpr double kRegularShare = 0.8;  // of the returns are as far apart as the median
+constexpr double kCoveredShare = 0.6;  // of all launches lie between the first and the last return
 
 struct Token {
   uint64_t id;

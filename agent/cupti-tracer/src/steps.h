@@ -26,10 +26,10 @@ struct Steps {
   std::vector<Step> all;  // sorted, disjoint
 };
 
-// Steps from marks when at least three lie in the window (on CUPTI's clock); else from the launch pattern: the work that
-// comes once a step is the rarest that returns after a constant number of launches; else one step for each replay where
-// replays carry nearly all kernels; else none. Steps much longer than the others, or that touch a dropped replay, are
-// not clean.
+// Steps from marks when at least three lie in the window (on CUPTI's clock); else from the launch pattern: the work
+// that comes once a step is the rarest that returns after a constant number of launches; else one step for each replay
+// where replays carry nearly all kernels; else none. Steps much longer than the others, or that touch a dropped replay,
+// are not clean.
 //
 // Marks are host times and work runs later on the device: sums over a window are right while the queue depth is steady.
 Steps find_steps(const DeviceRecords &work, const std::vector<StepMark> &marks);

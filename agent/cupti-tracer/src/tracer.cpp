@@ -1,10 +1,7 @@
 #include "tracer.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
-
 #include "json_writer.h"
+#include "quiet_thread.h"
 
 namespace replaywatch::tracer {
 namespace {
@@ -19,26 +16,6 @@ constexpr std::chrono::minutes kYield{5};
 constexpr milliseconds kRestAfterPause{100};  // a profiler that has just stopped is still flushing
 
 std::atomic<Tracer *> current{nullptr};
-
-uint64_t thread_cpu_ns() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
-
-// A thread that takes none of the application's signals.
-std::thread start_quiet_thread(std::function<void()> body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  struct Restore {
-    const sigset_t &mask;
-    ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
-  } restore{before};
-  std::thread thread(std::move(body));
-  pthread_setname_np(thread.native_handle(), "replaywatch");
-  return thread;
-}
 
 WindowReport refusal(std::string why) {
   WindowReport report;

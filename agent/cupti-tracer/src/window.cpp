@@ -12,9 +12,9 @@
 namespace replaywatch::tracer {
 namespace {
 
-constexpr uint32_t kPollMs = 5;            // buffers are emptied this often while a window is open
-constexpr uint32_t kFlushRounds = 30;      // work that was still queued gets this many polls to finish
-constexpr uint32_t kSilentRounds = 2;      // flushes in a row that bring nothing end the window before that
+constexpr uint32_t kPollMs = 5;        // buffers are emptied this often while a window is open
+constexpr uint32_t kFlushRounds = 30;  // work that was still queued gets this many polls to finish
+constexpr uint32_t kSilentRounds = 2;  // flushes in a row that bring nothing end the window before that
 constexpr uint32_t kFlushWaitMs = 10;
 constexpr uint64_t kClocksDifferNs = 1'000'000'000;
 

@@ -26,12 +26,14 @@ void add_doubts(WindowReport &report, const std::vector<StepMark> &marks, uint64
   if (report.read.foreign_records != 0) {
     report.yielded = true;
     report.reasons.insert(report.reasons.begin(), "another CUPTI client is recording (activity kind " +
-                             std::to_string(report.read.foreign_kind) + "); windows leave CUPTI to it for some minutes");
+                                                      std::to_string(report.read.foreign_kind) +
+                                                      "); windows leave CUPTI to it for some minutes");
   }
   if (dropped != 0)
     report.reasons.push_back("no buffer was free " + std::to_string(dropped) + " times; CUPTI dropped records");
   if (report.buffers_lost >= BufferPool::kMainSlots)
-    report.reasons.push_back("another CUPTI client kept all record buffers; kernels are no longer seen in this process");
+    report.reasons.push_back(
+        "another CUPTI client kept all record buffers; kernels are no longer seen in this process");
   if (report.read.store_full != 0) report.reasons.push_back("the table of records was full before the window ended");
   if (report.graph_level || marks.size() < kEnoughMarks) return;
   if (report.read.records == 0) {

@@ -16,7 +16,6 @@
 
 namespace {
 
-
 // CUPTI's clock is the time of day.
 uint64_t unix_now_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();

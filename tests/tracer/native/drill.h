@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#define EXPECT(condition)                                                         \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);    \
-      exit(1);                                                                    \
-    }                                                                             \
+#define EXPECT(condition)                                                      \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
+      fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                 \
+    }                                                                          \
   } while (0)
 
 // Against the wire: sockets that are missing, full, dead, restarted.

@@ -41,8 +41,8 @@ using Set = CUpti_ActivityMemset4;
 #endif
 using Graph = CUpti_ActivityGraphTrace2;
 
-#define SAME(place, type, member, field)                                                 \
-  static_assert(rw::place == offsetof(type, member), #type "." #member " has moved");     \
+#define SAME(place, type, member, field)                                              \
+  static_assert(rw::place == offsetof(type, member), #type "." #member " has moved"); \
   static_assert(sizeof(field) == sizeof(type::member), #type "." #member " has changed size")
 
 SAME(kernel_record::kStart, Kernel, start, uint64_t);
@@ -80,7 +80,8 @@ SAME(graph_record::kEndDevice, Graph, endDeviceId, uint32_t);
 
 static_assert(offsetof(Kernel, kind) == 0 && offsetof(Copy, kind) == 0 && offsetof(Graph, kind) == 0);
 static_assert(rw::kMemcpy == CUPTI_ACTIVITY_KIND_MEMCPY && rw::kMemset == CUPTI_ACTIVITY_KIND_MEMSET);
-static_assert(rw::kKernel == CUPTI_ACTIVITY_KIND_KERNEL && rw::kConcurrentKernel == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+static_assert(rw::kKernel == CUPTI_ACTIVITY_KIND_KERNEL &&
+              rw::kConcurrentKernel == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 static_assert(rw::kDriverApi == CUPTI_ACTIVITY_KIND_DRIVER && rw::kRuntimeApi == CUPTI_ACTIVITY_KIND_RUNTIME);
 static_assert(rw::kOverhead == CUPTI_ACTIVITY_KIND_OVERHEAD);
 static_assert(rw::kGraphTrace == CUPTI_ACTIVITY_KIND_GRAPH_TRACE);

@@ -59,8 +59,9 @@ F cupti(const char *name) {
 
 void record_replay(const Graph &graph, uint64_t start_ns) {
   const auto now = cupti<int32_t (*)(uint64_t *)>("cuptiGetTimestamp");
-  const auto launch = cupti<void (*)(uint32_t, uint32_t, const char *, uint64_t, uint64_t, uint32_t, uint64_t, uint32_t)>(
-      "fake_launch_node");
+  const auto launch =
+      cupti<void (*)(uint32_t, uint32_t, const char *, uint64_t, uint64_t, uint32_t, uint64_t, uint32_t)>(
+          "fake_launch_node");
   const auto next = cupti<uint32_t (*)()>("fake_next_correlation");
   if (launch == nullptr || now == nullptr || next == nullptr) return;
   const uint32_t correlation = next();
@@ -124,7 +125,8 @@ int32_t cuThreadExchangeStreamCaptureMode(int32_t *mode) {
 }
 int32_t cuModuleLoadData(void **module, const void *image) {
   if (const int32_t r = unsafe(); r != kSuccess) return r;
-  if (std::strstr(static_cast<const char *>(image), ".visible .entry replaywatch_null()") == nullptr) return kInvalidValue;
+  if (std::strstr(static_cast<const char *>(image), ".visible .entry replaywatch_null()") == nullptr)
+    return kInvalidValue;
   *module = object();
   return kSuccess;
 }
@@ -160,8 +162,8 @@ int32_t cuEventElapsedTime(float *ms, void *begin, void *end) {
   *ms = static_cast<float>(static_cast<Event *>(end)->at_ns - static_cast<Event *>(begin)->at_ns) / 1e6f;
   return kSuccess;
 }
-int32_t cuLaunchKernel(void *function, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, void *stream,
-                       void **, void **) {
+int32_t cuLaunchKernel(void *function, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t,
+                       void *stream, void **, void **) {
   if (function == nullptr || stream == nullptr) return kInvalidContext;
   stream_ns += kKernelNs + kQueuedGapNs;
   return kSuccess;
@@ -178,7 +180,8 @@ int32_t cuGraphDestroy(void *graph) {
 }
 int32_t cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after, size_t count, const void *params) {
   Graph *g = static_cast<Graph *>(graph);
-  if (params == nullptr || count != (g->nodes != 0 ? 1u : 0u) || (count != 0 && after[0] == nullptr)) return kInvalidValue;
+  if (params == nullptr || count != (g->nodes != 0 ? 1u : 0u) || (count != 0 && after[0] == nullptr))
+    return kInvalidValue;
   ++g->nodes;
   *node = reinterpret_cast<void *>(static_cast<uintptr_t>(g->nodes));
   return kSuccess;

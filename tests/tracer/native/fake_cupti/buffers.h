@@ -18,9 +18,9 @@ namespace fake {
 struct Buffer {
   uint8_t *data = nullptr;
   size_t size = 0, used = 0;
-  uint64_t done_at_ns = 0;                    // when the last record is complete
+  uint64_t done_at_ns = 0;                           // when the last record is complete
   std::vector<std::pair<size_t, uint64_t>> records;  // offset, completion
-  FakeCompleted completed = nullptr;          // of the client that had the callbacks when it was requested
+  FakeCompleted completed = nullptr;                 // of the client that had the callbacks when it was requested
 };
 
 class Buffers {

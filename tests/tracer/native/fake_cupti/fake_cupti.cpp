@@ -28,8 +28,8 @@ struct State {
   std::condition_variable changed;
   uint32_t version = 130001;
   bool finalized = false, multi_subscriber = false, subscribed = false, hold_disable = false;
-  bool graph_level = false;         // chosen once, for good
-  bool node_records_broken = false; // DRIVER or RUNTIME were switched off and on
+  bool graph_level = false;          // chosen once, for good
+  bool node_records_broken = false;  // DRIVER or RUNTIME were switched off and on
   std::set<uint32_t> enabled, was_enabled;
   std::set<uint32_t> doomed_graphs;  // instantiated before graph-level tracing began
   uint32_t graphs = 0, correlations = 0;
@@ -143,8 +143,7 @@ int32_t cuptiActivityEnable(uint32_t kind) {
 int32_t cuptiActivityDisable(uint32_t kind) {
   Lock lock(state().mutex);
   if (state().finalized) return kNotInitialized;
-  if (kind == kConcurrentKernel)
-    state().changed.wait(lock, [] { return !state().hold_disable; });
+  if (kind == kConcurrentKernel) state().changed.wait(lock, [] { return !state().hold_disable; });
   state().enabled.erase(kind);
   state().changed.notify_all();
   return kSuccess;
@@ -184,7 +183,8 @@ void fake_reset(uint32_t version) {
     Lock lock(state().mutex);
     State &s = state();
     s.version = version;
-    s.finalized = s.multi_subscriber = s.subscribed = s.hold_disable = s.graph_level = s.node_records_broken = s.stampless = false;
+    s.finalized = s.multi_subscriber = s.subscribed = s.hold_disable = s.graph_level = s.node_records_broken =
+        s.stampless = false;
     s.enabled.clear();
     s.was_enabled.clear();
     s.doomed_graphs.clear();
@@ -245,7 +245,8 @@ void fake_launch_kernel(uint32_t device, uint32_t stream, const char *name, uint
 
 void fake_launch_copy(uint32_t device, uint32_t stream, uint32_t copy_kind, uint64_t bytes, uint64_t start_ns,
                       uint64_t end_ns) {
-  add({kCopy, device, stream, next_correlation(), 0, 0, start_ns, end_ns, bytes, static_cast<uint8_t>(copy_kind), nullptr});
+  add({kCopy, device, stream, next_correlation(), 0, 0, start_ns, end_ns, bytes, static_cast<uint8_t>(copy_kind),
+       nullptr});
 }
 
 void fake_launch_set(uint32_t device, uint32_t stream, uint64_t bytes, uint64_t start_ns, uint64_t end_ns) {
@@ -281,7 +282,7 @@ void fake_launch_graph(uint32_t graph, uint32_t device, uint32_t count, const ui
   }
   if (broken) return;
   for (uint32_t i = 0; i < count; ++i)
-    add({kConcurrentKernel, device, streams[i], correlation, graph, uint64_t{graph} << 32 | (i + 1), starts[i], ends[i], 0,
-         0, i % 2 != 0 ? "node_odd" : "node_even"});
+    add({kConcurrentKernel, device, streams[i], correlation, graph, uint64_t{graph} << 32 | (i + 1), starts[i], ends[i],
+         0, 0, i % 2 != 0 ? "node_odd" : "node_even"});
 }
 }

@@ -12,7 +12,8 @@ void put(std::vector<uint8_t> &record, size_t offset, T value) {
   std::memcpy(record.data() + offset, &value, sizeof value);
 }
 
-// Field by field in the order of the structs in cupti_activity.h; a test holds the tracer's offsets against the headers.
+// Field by field in the order of the structs in cupti_activity.h; a test holds the tracer's offsets against the
+// headers.
 void put_kernel(std::vector<uint8_t> &r, const Work &w) {
   put(r, 16, w.start_ns);
   put(r, 24, w.end_ns);
