@@ -201,3 +201,15 @@ compile_fx.compile_fx(None, [Host()])
 def test_a_hook_that_cannot_be_placed_is_blind_by_name(change: str, signal: str, tmp_path: Path) -> None:
     window = seen(TREES + change + "\n" + START, tmp_path)
     assert signal in {b.signal for b in window.blind}
+
+
+def test_calls_of_compiled_functions_are_no_steps_where_an_engine_tells_its_own(tmp_path: Path) -> None:
+    window = seen(
+        START + TREES + "manager = trees.CUDAGraphTreeManager()\n"
+        "for _ in range(30):\n    for part in range(3):\n        manager.run('address', function_id=part)\n"
+        "    probe.record_step('full')\n",
+        tmp_path,
+        REPLAYWATCH_PROBE_WINDOW_SECONDS="300",
+    )
+    assert window.dispatch.steps == {"full": 30}
+    assert window.dispatch.replays == 3 * 28

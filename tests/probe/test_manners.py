@@ -296,3 +296,18 @@ def test_the_probe_creates_no_cuda_context(tmp_path: Path) -> None:
         "session.current().keeper.begin(); time.sleep(0.4)\nassert not torch.cuda.is_initialized()\n",
         tmp_path / "nobody.sock",
     )
+
+
+def test_a_bad_turn_of_the_helper_thread_is_one_line_and_windows_go_on(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        done = run(
+            START + GRAPHS + "from replaywatch.probe import session\nimport time\nmade = captured()\n"
+            "def broken(now_ns): raise ZeroDivisionError\nsession.current().timer.poll = broken\n"
+            "made.replay(); time.sleep(0.3)\ndel session.current().timer.poll\nmade.replay()\n",
+            listener,
+        )
+        window = merged(listener.batches(1))
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert window.dispatch.replays == 2
+    assert window.cost is not None
+    assert window.cost.errors >= 1

@@ -114,3 +114,37 @@ def test_a_compiled_function_runs_as_without_the_probe(tmp_path: Path) -> None:
         alone = run(program, listener, torch=None, PYTHONWARNINGS="default").stdout
         watched = run(START + program, listener, torch=None, PYTHONWARNINGS="default").stdout
     assert alone == watched
+
+
+def test_torch_compile_does_not_trace_into_the_wrappers(tmp_path: Path) -> None:
+    heard(
+        """
+import torch
+from replaywatch.probe.patching import PatchSet
+from replaywatch.probe.sight import Sight
+calls = []
+class Graph:
+    def replay(self):
+        return 1
+def wrapping(original, on):
+    def replay(self):
+        calls.append(on)
+        return original(self)
+    return replay
+patches = PatchSet(Sight())
+assert patches.wrap(Graph, "replay", "replays", wrapping)
+graph = Graph()
+def step(x):
+    graph.replay()
+    return x + 1
+compiled = torch.compile(step, backend="eager")
+for at in range(5):
+    assert compiled(torch.tensor(at)).item() == at + 1
+assert len(calls) == 5, calls
+from torch._dynamo.utils import counters
+assert not any("append" in str(reason) for reason in counters["graph_break"]), counters
+"""
+        + START
+        + WINDOW,
+        tmp_path,
+    )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 IDLE_TICK_S = 1.0
 LOOK_NS = 1_000_000_000
+MAX_FAULTS = 5
 # How often snapshots are sent again, for an agent that was restarted.
 REPEAT_SNAPSHOTS = 60
 
@@ -42,6 +43,7 @@ class Keeper:
         self._last_replays = 0
         self._snapshots: tuple[str, str] | None = None
         self._finished = False
+        self._faults = 0
 
     @property
     def alive(self) -> bool:
@@ -81,10 +83,20 @@ class Keeper:
         session = self._session
         try:
             session.budget.calibrate(self._hook_cost)
-            while not self._stop.wait(self._tick_s()):
-                self._turn()
+            while not self._stop.wait(self._tick_s()) and self._faults < MAX_FAULTS:
+                self._guarded_turn()
         except Exception as error:  # the probe's border
             session.sight.fault("the helper thread", error)
+
+    def _guarded_turn(self) -> None:
+        try:
+            self._turn()
+        except Exception as error:  # the probe's border: one bad turn is not the end, many are
+            self._faults += 1
+            if self._faults == 1:
+                self._session.sight.fault("the helper thread", error)
+            else:
+                self._session.sight.errors += 1
 
     def _tick_s(self) -> float:
         tick = TICK_S if self._replayed else IDLE_TICK_S
@@ -124,7 +136,13 @@ class Keeper:
         session = self._session
         if session.port is not None:
             session.port.flush()
-        if not (session.ledger.ever or workload.cuda_ready() or session.inductor.compile_modes or session.steps.any()):
+        if not (
+            session.ledger.ever
+            or workload.cuda_ready()
+            or session.inductor.compile_modes
+            or session.steps.any()
+            or session.compiled.any()
+        ):
             self._start_ns = now
             return
         session.inductor.poll_counters()
@@ -143,7 +161,9 @@ class Keeper:
         cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
         steps = session.steps.take()
         times = session.port.clock.take() if session.port is not None else {}
-        base = windows.merge_dispatch(dispatch, steps.pop((None, None), {}))
+        # Where an engine says what its steps are, calls of compiled functions are parts of them and no steps.
+        compiled = session.compiled.take()
+        base = windows.merge_dispatch(dispatch, (steps or compiled).pop((None, None), {}))
         windows.add_histograms(timing, times.pop((None, None), {}))
         fingerprint, config = self._take_snapshots()
         common: dict[str, Any] = {"fingerprint_id": fingerprint[0], "config_id": config[0]}

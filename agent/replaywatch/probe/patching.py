@@ -129,6 +129,17 @@ def _dress(wrapper: Function, original: Function) -> None:
             with suppress(AttributeError, TypeError):  # a name that is no text
                 setattr(wrapper, name, value)
     wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _hide_from_dynamo(wrapper)
+
+
+def _hide_from_dynamo(wrapper: Function) -> None:
+    """Keep torch.compile out of a wrapper: neither inlined into a caller nor compiled as a frame of its own."""
+    frames = getattr(getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None), "eval_frame", None)
+    skip, code = getattr(frames, "skip_code", None), getattr(wrapper, "__code__", None)
+    if skip is not None and code is not None:
+        with suppress(TypeError, ValueError):  # private to torch, and only a kindness
+            skip(code)
 
 
 def loaded(name: str) -> Any:

@@ -82,6 +82,13 @@ class Tracing:
             self._work_since_ns = now_ns
             self._next_ns = now_ns + int(BURST_S[0] * 1e9)
 
+    def close(self) -> None:
+        """End the tracer's own thread, if it has one."""
+        stop = getattr(self._tracer, "stop", None)
+        self._tracer, self._tried = None, True
+        if stop is not None:
+            stop()
+
     def again(self, now_ns: int) -> None:
         """Replays began after the burst had been spent on loading and warm-up: burst once more."""
         self._work_since_ns, self._burst = now_ns, 0
