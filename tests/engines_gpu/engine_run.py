@@ -1,0 +1,103 @@
+"""One engine in one process: run batches, time tokens, compare with the probe off. Started by vllm_matrix.py.
+
+Prints one line of JSON at the end. The probe comes in through the plugin, as it would after `pip install`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from typing import Any
+
+PROMPT_TOKENS = 16
+
+
+def prompts(batch: int, vocabulary: int = 30000) -> list[dict[str, list[int]]]:
+    """Prompts of token numbers; all alike in length, all different."""
+    return [
+        {"prompt_token_ids": [(7 + 31 * i + 101 * j) % vocabulary + 3 for j in range(PROMPT_TOKENS)]}
+        for i in range(batch)
+    ]
+
+
+class Engine:
+    """A vLLM engine and the time of its tokens."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from vllm import LLM, SamplingParams
+
+        self.sampling = SamplingParams
+        begin = time.perf_counter()
+        self.llm = LLM(**options)
+        self.start_s = time.perf_counter() - begin
+
+    def block(self, batch: int, tokens: int) -> tuple[float, list[tuple[int, ...]]]:
+        """Milliseconds per token of one generate, and the tokens. The prompt's step counts as one token more."""
+        sampling = self.sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        begin = time.perf_counter()
+        outputs = self.llm.generate(prompts(batch), sampling, use_tqdm=False)
+        took_ms = (time.perf_counter() - begin) * 1000
+        return took_ms / tokens, [tuple(o.outputs[0].token_ids) for o in outputs]
+
+
+def measure(engine: Engine, batch: int, tokens: int, seconds: float) -> dict[str, Any]:
+    """Blocks for some seconds with the probe on; the stretch of time is given for the windows that belong to it."""
+    engine.block(batch, 8)
+    time.sleep(1.2)  # the window before ends
+    since_ns, blocks = time.time_ns(), []
+    while not blocks or time.time_ns() - since_ns < seconds * 1e9:
+        blocks.append(engine.block(batch, tokens)[0])
+    time.sleep(1.2)  # the window of the last block ends
+    return {
+        "batch": batch, "since_ns": since_ns, "until_ns": time.time_ns(),
+        "ms_per_token": statistics.median(blocks), "blocks": blocks,
+    }  # fmt: skip
+
+
+def compare(engine: Engine, batch: int, tokens: int, pairs: int) -> dict[str, Any]:
+    """Short alternating blocks with the probe off and on, in an order that swaps from pair to pair."""
+    from replaywatch.probe import start, stop
+
+    ratios, same, off_ms, on_ms, reference = [], True, [], [], None
+    for pair in range(pairs):
+        times = {}
+        for on in (False, True) if pair % 2 else (True, False):
+            start() if on else stop()
+            engine.block(batch, 4)
+            times[on], made = engine.block(batch, tokens)
+            reference = reference or made
+            same = same and made == reference
+        ratios.append(times[True] / times[False])
+        off_ms.append(times[False])
+        on_ms.append(times[True])
+    start()
+    ranked = sorted(ratios)
+    return {
+        "batch": batch, "pairs": pairs, "tokens": tokens, "same_tokens": same, "ratio": statistics.median(ratios),
+        "ratio_low": ranked[len(ranked) // 10], "ratio_high": ranked[-1 - len(ranked) // 10],
+        "ms_off": statistics.median(off_ms), "ms_on": statistics.median(on_ms),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run what the options ask for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--options", required=True, help="arguments of vllm.LLM as JSON")
+    parser.add_argument("--batches", type=int, nargs="+", required=True)
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of blocks with the probe off and on; 0: none")
+    given = parser.parse_args()
+    engine = Engine(json.loads(given.options))
+    result: dict[str, Any] = {"start_s": engine.start_s, "argv": sys.argv[0]}
+    result["measured"] = [measure(engine, batch, given.tokens, given.seconds) for batch in given.batches]
+    if given.pairs:
+        result["compared"] = [compare(engine, batch, given.tokens, given.pairs) for batch in given.batches]
+    print("RESULT " + json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
