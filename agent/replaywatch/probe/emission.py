@@ -1,0 +1,155 @@
+"""`Emitter`: takes what all ledgers counted and sends it, one window per workload, with its own cost."""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter_ns, time_ns
+from typing import TYPE_CHECKING, Any
+
+from replaywatch.probe import snapshots, windows, workload
+
+if TYPE_CHECKING:
+    from replaywatch.probe.session import Session
+
+# How often snapshots are sent again, for an agent that was restarted.
+REPEAT_SNAPSHOTS = 60
+
+
+class Emitter:
+    """The windows of one session. `start_ns` is where the next one begins, `cpu_ns` the helper thread's time so far."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.start_ns = time_ns()
+        self.cpu_ns = 0
+        self.replayed = False
+        self._first_ns = self.start_ns
+        self._number = 0
+        self._cpu_seen_ns = 0
+        self._errors = 0
+        self._sent = 0
+        self._dropped = 0
+        self._last_replays = 0
+        self._snapshots: tuple[str, str] | None = None
+
+    def emit(self, now: int, leaving: bool = False) -> None:
+        """Take all counts and send them as one window per workload."""
+        session = self._session
+        if session.port is not None:
+            session.port.flush()
+        if not (
+            session.ledger.ever
+            or workload.cuda_ready()
+            or session.inductor.compile_modes
+            or session.steps.any()
+            or session.compiled.any()
+        ):
+            self.start_ns = now
+            return
+        session.inductor.poll_counters()
+        self._notice_overwritten()
+        dispatch, timing, memory = session.ledger.take()
+        timing |= {
+            name: tally
+            for name, tally in (("replay", session.timer.replay.take()), ("replay_gap", session.timer.gap.take()))
+            if tally is not None
+        }
+        timed = timing.get("replay", {}).get("n", 0)
+        results, traced_windows, traced_ns = session.tracing.take()
+        traced, traced_timing = windows.merge_traced(results)
+        windows.add_traced_timing(timing, traced_timing)
+        self._after_first_replays(dispatch["replays"])
+        cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
+        steps = session.steps.take()
+        times = session.port.clock.take() if session.port is not None else {}
+        # Where an engine says what its steps are, calls of compiled functions are parts of them and no steps.
+        compiled = session.compiled.take()
+        base = windows.merge_dispatch(dispatch, (steps or compiled).pop((None, None), {}))
+        windows.add_histograms(timing, times.pop((None, None), {}))
+        fingerprint, config = self._take_snapshots()
+        common: dict[str, Any] = {"fingerprint_id": fingerprint[0], "config_id": config[0]}
+        self._send(
+            windows.window(
+                self._who(), self.start_ns, now, base, timing,
+                traced=traced, memory=memory, cost=cost, blind=session.sight.blind_spots(),
+                observations=session.sight.take_observations(), **common,
+            ),
+            fingerprint, config,
+        )  # fmt: skip
+        for component, phase in sorted({*steps, *times}, key=str):
+            dispatch, timing = steps.get((component, phase), {}), times.get((component, phase), {})
+            who = self._who(component, phase)
+            self._send(windows.window(who, self.start_ns, now, dispatch, timing, **common), None, None)
+        if not leaving:
+            session.outlet.flush()
+        self.start_ns = now
+
+    def _who(self, component: str | None = None, phase: str | None = None) -> dict[str, Any]:
+        who = workload.describe(self._session.settings, component, phase, self._session.ledger.device)
+        for adapter in self._session.adapters:
+            who |= adapter.workload()
+        return who
+
+    def _cost(self, replays: int, timed: int, traced_windows: int, traced_ns: int, now: int) -> dict[str, Any]:
+        session = self._session
+        cpu_ns, self._cpu_seen_ns = self.cpu_ns - self._cpu_seen_ns, self.cpu_ns
+        spent_ns = session.budget.spent_ns(replays, cpu_ns, timed, traced_ns)
+        session.budget.settle(spent_ns, now - self.start_ns)
+        one_in = session.settings.time_one_in
+        session.recorders.set_sampling(one_in * session.budget.stretch)
+        sent, dropped, errors = session.outlet.sent, session.outlet.dropped, session.sight.errors
+        cost = {
+            "hook_ns": int(replays * session.budget.hook_ns),
+            "hook_calls": replays,
+            "helper_cpu_ns": cpu_ns,
+            "traced_windows": traced_windows,
+            "traced_ns": traced_ns,
+            "frames_sent": sent - self._sent,
+            "frames_dropped": dropped - self._dropped,
+            "throttled": session.budget.take_throttled(),
+            "errors": errors - self._errors,
+        }
+        self._sent, self._dropped, self._errors = sent, dropped, errors
+        return cost
+
+    def _after_first_replays(self, replays: int) -> None:
+        self.replayed = bool(replays)
+        if replays and not self._last_replays:
+            self._session.tracing.again(perf_counter_ns())
+        self._last_replays += replays
+
+    def _notice_overwritten(self) -> None:
+        for signal in self._session.patches.overwritten():
+            self._session.sight.blind(signal, "another tool put its own function over the probe's")
+
+    def _take_snapshots(self) -> tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]:
+        session = self._session
+        extra: dict[str, Any] = {}
+        for adapter in session.adapters:
+            extra |= adapter.config()
+        fingerprint = snapshots.fingerprint(session.settings.model_name, session.ledger.device)
+        config = snapshots.config(session.inductor.take_modes(), extra)
+        return (
+            (snapshots.digest(snapshots.FINGERPRINT_FIELDS, fingerprint), fingerprint),
+            (snapshots.digest(snapshots.CONFIG_FIELDS, config), config),
+        )
+
+    def _send(
+        self,
+        window: dict[str, Any],
+        fingerprint: tuple[str, dict[str, Any]] | None,
+        config: tuple[str, dict[str, Any]] | None,
+    ) -> None:
+        self._number += 1
+        key = f"{os.getpid()}-{self._first_ns:x}-{self._number}"
+        new = fingerprint is not None and config is not None and (
+            self._snapshots != (fingerprint[0], config[0]) or self._number % REPEAT_SNAPSHOTS == 0
+        )  # fmt: skip
+        frame = windows.frame(
+            key, time_ns(), window,
+            {fingerprint[0]: fingerprint[1]} if new and fingerprint else None,
+            {config[0]: config[1]} if new and config else None,
+        )  # fmt: skip
+        self._session.outlet.send(frame)
+        if new and fingerprint and config:
+            self._snapshots = (fingerprint[0], config[0])
