@@ -178,11 +178,22 @@ def test_copies_into_static_inputs_are_judged_by_their_share_of_the_step() -> No
     assert "copy_bound" not in _detectors(judge(evidence(window(traced=few))))
 
 
-def test_idle_between_replays_is_a_gap_with_full_coverage() -> None:
-    work = replace(replayed_work(step_ms=5.3), replay_gap_ns=8 * 2 * MS, host_fixed_ns=8 * 2 * MS)
-    found = _finding(judge(evidence(window(traced=work))), "replay_gap")
-    assert found.severity == "page"
-    assert "host" in found.causes[0].text
+def test_idle_between_replays_is_a_warning_with_full_coverage() -> None:
+    work = replace(replayed_work(step_ms=5.3), host_fixed_ns=8 * 2 * MS, sync_ns=8 * 3 * MS)
+    judgement = judge(evidence(window(traced=work)))
+    found = _finding(judgement, "replay_gap")
+    assert found.severity == "warn"
+    assert "plans the next step" in found.causes[0].text
+    assert judgement.estimate is not None
+    assert judgement.estimate.ratio < 0.05
+
+
+def test_a_host_that_waits_for_its_input_is_named_as_another_cause() -> None:
+    work = replace(replayed_work(step_ms=8.0), host_stall_ns=8 * 5 * MS)
+    judgement = judge(evidence(window(traced=work)))
+    found = _finding(judgement, "replay_gap")
+    assert (judgement.verdict, found.is_fault) == ("healthy", False)
+    assert "data loader" in found.causes[0].text
 
 
 def test_captures_that_go_on_are_thrash_by_the_time_they_take() -> None:

@@ -39,7 +39,8 @@ class Estimate:
     """Recoverable share of the step time, in 0..1, with an interval meant to hold the truth nine times in ten.
 
     `step_us` is the step time without any profiler, `graph_step_us` the step time if the work were captured.
-    `low` and `high` bound `ratio`. Source: the estimate's method, for the evidence.
+    `low` and `high` bound `ratio`; `method` says how it was made. `is_recoverable` False: the share is lost, but graphs
+    are not what brings it back.
     """
 
     ratio: float
@@ -48,6 +49,7 @@ class Estimate:
     step_us: float | None = None
     graph_step_us: float | None = None
     method: str = "counterfactual"
+    is_recoverable: bool = True
 
     @property
     def severity(self) -> Severity:

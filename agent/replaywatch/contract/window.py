@@ -162,8 +162,10 @@ class TracedWork:
     Steps that are far longer than the others (idle stretches, captures) are left out and counted in `skipped_steps`.
     `span` is the sum of step periods, `busy` the union of kernel and copy intervals on the device, `kernel` the sum of
     kernel durations. `chain_kernels` is the number of kernels on the busiest stream, those that can only follow one
-    another. `host_fixed` is host time that stays when everything is captured: from the end of a wait for the device
-    to the next launch. `cpu_ops`, `python_calls`, `runtime_calls` count recorded host events inside clean steps: each
+    another. `host_fixed` is host time that stays when everything is captured and that the device spends waiting:
+    from the end of a wait for the device to the next launch. `host_stall` stays too, but may overlap with replays:
+    stretches in which the host neither launches nor waits, far longer than usual, such as a wait for data. `cpu_ops`, `python_calls`, `runtime_calls` count recorded host events inside clean steps (of the runtime those
+    that launch, copy or wait: queries are cheap): each
     cost the traced process time that it does not spend without a profiler (M23).
 
     The `total_` fields cover the whole traced stretch, long idle stretches taken out of the span, and serve what people
@@ -199,6 +201,7 @@ class TracedWork:
     python_calls: int = 0
     runtime_calls: int = 0
     host_fixed_ns: int | None = None
+    host_stall_ns: int | None = None
     sync_ns: int | None = None
     in_graph_gap_ns: int | None = None
     in_graph_gaps: int | None = None

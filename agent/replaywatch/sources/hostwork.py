@@ -42,7 +42,7 @@ def sum_host_work(
                 begin_ns = _first_launch(thread, step.start_ns, own) if from_launch else step.start_ns
                 _sum_calls(thread, begin_ns, step.end_ns, own, fetches, sums[span.phase])
                 _sum_counts(thread, step.start_ns, step.end_ns, sums[span.phase])
-            sums[span.phase].host_fixed_ns += _stalled_ns(threads, step.start_ns, step.end_ns)
+            sums[span.phase].host_stall_ns += _stalled_ns(threads, step.start_ns, step.end_ns)
 
 
 def _stalled_ns(threads: list[HostThread], begin_ns: int, end_ns: int) -> int:
@@ -89,7 +89,8 @@ def _blocking_fetches(track: DeviceTrack, texts: list[str]) -> set[int]:
 def _sum_counts(thread: HostThread, begin_ns: int, end_ns: int, sums: WorkSums) -> None:
     sums.cpu_ops += bisect_left(thread.cpu_ops, end_ns) - bisect_left(thread.cpu_ops, begin_ns)
     sums.python_calls += bisect_left(thread.python_calls, end_ns) - bisect_left(thread.python_calls, begin_ns)
-    sums.runtime_calls += bisect_left(thread.runtime_calls, end_ns) - bisect_left(thread.runtime_calls, begin_ns)
+    first, last = bisect_left(thread.start, begin_ns), bisect_left(thread.start, end_ns)
+    sums.runtime_calls += sum(kind <= WAIT for kind in thread.kind[first:last])
 
 
 def _sum_calls(

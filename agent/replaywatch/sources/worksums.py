@@ -40,6 +40,7 @@ class WorkSums:
     python_calls: int = 0
     runtime_calls: int = 0
     host_fixed_ns: int = 0
+    host_stall_ns: int = 0
     sync_ns: int = 0
     in_graph_gap_ns: int = 0
     in_graph_gaps: int = 0
@@ -74,6 +75,7 @@ class WorkSums:
             dropped_records=dropped,
             chain_kernels=self.by_stream[busiest[0][0]] if busiest else 0,
             host_fixed_ns=self.host_fixed_ns if self.has_calls else None,
+            host_stall_ns=self.host_stall_ns if self.has_calls else None,
             sync_ns=self.sync_ns if self.has_calls else None,
             in_graph_gap_ns=self.in_graph_gap_ns if self.in_graph_gaps else None,
             in_graph_gaps=self.in_graph_gaps or None,
@@ -110,7 +112,7 @@ class WorkSums:
         )
 
 
-_COMPUTED = {"chain_kernels", "host_fixed_ns", "sync_ns", "in_graph_gap_ns", "in_graph_gaps"}
+_COMPUTED = {"chain_kernels", "host_fixed_ns", "host_stall_ns", "sync_ns", "in_graph_gap_ns", "in_graph_gaps"}
 _PLAIN = tuple(
     name for name in TracedWork.__dataclass_fields__ if name in WorkSums.__dataclass_fields__ and name not in _COMPUTED
 )

@@ -4,8 +4,9 @@
     T_observed = the traced step, the tracer's own cost taken out, but no less than the device needs for eager work
     rho        = 1 - T_graph / T_observed
 
-It needs one traced stretch and no history. The interval carries the tracer's cost (M23), the gap, and the spread of
-the steps. Source: M13 met a measured truth within 1.7 %; docs/estimate.md has the error on the labelled corpus.
+It needs one traced stretch and no history. The interval carries the tracer's cost (M23), the gap, the device's own
+variation and the spread of the steps. Source: M13 met a measured truth within 1.7 %; docs/estimate.md has the error on
+the labelled corpus.
 """
 
 from __future__ import annotations
@@ -15,78 +16,110 @@ from math import sqrt
 
 from replaywatch.contract.verdict import Estimate
 from replaywatch.contract.window import TracedWork
-from replaywatch.detectors.calibration import (
-    EAGER_QUEUED_GAP_NS,
-    GRAPH_GAP_NS,
-    TRACER_COSTS,
-)
+from replaywatch.detectors import calibration as cost
 from replaywatch.detectors.evidence import Evidence
-
-MIN_KERNELS_PER_STEP = 20
 
 
 @dataclass(frozen=True, slots=True)
 class StepModel:
-    """Means per clean step, nanoseconds and counts, from which the estimate is made."""
+    """Means per clean step, nanoseconds and counts, from which the estimate is made.
+
+    `host_tracer_ns` and `device_tracer_ns` are what the tracer added on either side; `spread` the relative error of the
+    mean period.
+    """
 
     traced_ns: float
     busy_ns: float
-    tracer_ns: float
-    host_fixed_ns: float
+    host_tracer_ns: float
+    device_tracer_ns: float
+    fixed_ns: float
+    stall_ns: float
+    launches: float
     eager_kernels: float
     graph_kernels: float
     chain_kernels: float
+    removable_copy_ns: float
+    waits: bool
     spread: float
 
     @property
-    def kernels(self) -> float:
-        """Kernels of a step."""
-        return self.eager_kernels + self.graph_kernels
+    def coverage(self) -> float:
+        """Share of the step's kernels that graphs hold."""
+        kernels = self.eager_kernels + self.graph_kernels
+        return self.graph_kernels / kernels if kernels else 0.0
+
+
+def slowness(work: TracedWork) -> float:
+    """How much slower than the reference host the traced process launched, from the length of its launch calls."""
+    if work.launches < 1 or not work.launch_call_ns or work.method not in ("kineto", "roctracer"):
+        return 1.0
+    mean_ns = work.launch_call_ns / work.launches
+    low, high = cost.SLOWNESS_RANGE
+    relative = (mean_ns - cost.FIXED_LAUNCH_NS) / (cost.REFERENCE_LAUNCH_NS - cost.FIXED_LAUNCH_NS)
+    return min(high, max(low, relative))
 
 
 def model_step(work: TracedWork) -> StepModel | None:
     """The mean clean step of some traced work; None without steps or device work."""
     if not work.steps or not work.span_ns or not work.busy_ns:
         return None
-    n = work.steps
-    cost = TRACER_COSTS[work.method]
-    tracer_ns = (
-        work.cpu_ops * cost.cpu_op_ns
-        + work.python_calls * cost.python_call_ns
-        + work.runtime_calls * cost.runtime_call_ns
-        + work.graph_kernels * cost.node_ns
+    n, tracer = work.steps, cost.TRACER_COSTS[work.method]
+    events_ns = (
+        work.cpu_ops * tracer.cpu_op_ns
+        + work.python_calls * tracer.python_call_ns
+        + work.runtime_calls * tracer.runtime_call_ns
     ) / n
     mean_ns = work.span_ns / n
+    copies_ns = min(work.input_copy_ns, work.busy_ns) / n
     variance = max(0.0, work.span_sq_ns2 / n - mean_ns * mean_ns)
     return StepModel(
         traced_ns=mean_ns,
         busy_ns=work.busy_ns / n,
-        tracer_ns=tracer_ns,
-        host_fixed_ns=(work.host_fixed_ns or 0) / n,
+        host_tracer_ns=min(cost.MOST_TRACER_SHARE * mean_ns, events_ns * slowness(work)),
+        device_tracer_ns=work.graph_kernels * tracer.node_ns / n,
+        fixed_ns=(work.host_fixed_ns or 0) / n,
+        stall_ns=(work.host_stall_ns or 0) / n,
+        launches=work.launches / n,
         eager_kernels=work.eager_kernels / n,
         graph_kernels=work.graph_kernels / n,
         chain_kernels=(work.chain_kernels or work.kernels) / n,
+        removable_copy_ns=copies_ns if copies_ns >= cost.REMOVABLE_COPY_SHARE * mean_ns else 0.0,
+        waits=bool(work.sync_ns and work.sync_ns > 0.01 * work.span_ns),
         spread=sqrt(variance) / mean_ns / sqrt(n),
     )
 
 
-def observed_ns(step: StepModel, tracer_share: float = 1.0, queued_gap_ns: float = EAGER_QUEUED_GAP_NS) -> float:
-    """Step time without the tracer: its cost taken out, but no less than the device needs for the same eager work."""
-    eager_share = step.eager_kernels / step.kernels if step.kernels else 0.0
-    gaps_ns = step.chain_kernels * (eager_share * queued_gap_ns + (1 - eager_share) * GRAPH_GAP_NS)
-    device_ns = min(step.traced_ns, step.busy_ns + gaps_ns)
-    return max(device_ns, step.traced_ns - step.tracer_ns * tracer_share)
+def device_ns(step: StepModel, *, eager_gap_ns: float, close_ranks: float) -> float:
+    """What the device needs for the step as it is dispatched, if the host never keeps it waiting."""
+    gap_ns = step.coverage * cost.GRAPH_GAP_NS + (1 - step.coverage) * eager_gap_ns
+    return step.busy_ns * (1 + close_ranks) + step.chain_kernels * gap_ns
 
 
-def captured_ns(step: StepModel, observed: float, gap_ns: float = GRAPH_GAP_NS) -> float:
-    """Step time if everything were one graph; host work that stays shrinks with the tracer's cost."""
-    host_ns = step.host_fixed_ns * min(1.0, observed / step.traced_ns)
-    return step.busy_ns + step.chain_kernels * gap_ns + host_ns
+def observed_ns(step: StepModel, *, host_factor: float = 1.0) -> float:
+    """Step time without the tracer, no less than the device needs. `host_factor` scales what the host is left with."""
+    replayed_ns = step.traced_ns - min(step.device_tracer_ns, 0.5 * step.traced_ns)
+    host_ns = (replayed_ns - min(step.host_tracer_ns, cost.MOST_TRACER_SHARE * replayed_ns)) * host_factor
+    least_ns = device_ns(step, eager_gap_ns=cost.EAGER_QUEUED_GAP_NS, close_ranks=cost.CLOSE_RANKS_RATIO)
+    return max(host_ns, min(replayed_ns, least_ns))
 
 
-def _ratio(step: StepModel, tracer_share: float, gap_ns: float, queued_gap_ns: float) -> float:
-    observed = observed_ns(step, tracer_share, queued_gap_ns)
-    return max(0.0, 1.0 - captured_ns(step, observed, gap_ns) / observed)
+def captured_ns(step: StepModel, observed: float, *, close_ranks: float = cost.CLOSE_RANKS_RATIO) -> float:
+    """Step time if everything were one graph that finds its inputs in place.
+
+    Host work that stays shrinks with the tracer's cost. Where graphs hold the step already and the host waits for the
+    device, what the host does then (sampling, stopping rules) is not one more graph: only its launches are.
+    """
+    busy_ns = step.busy_ns - step.removable_copy_ns
+    graph_ns = busy_ns * (1 + close_ranks) + step.chain_kernels * cost.GRAPH_GAP_NS
+    if step.coverage >= cost.MOSTLY_REPLAYED and step.waits:
+        return max(min(graph_ns, observed), observed - step.launches * cost.LAUNCH_NS)
+    serial_ns = graph_ns + step.fixed_ns * min(1.0, observed / step.traced_ns)
+    return serial_ns + step.stall_ns if step.waits else max(serial_ns, step.stall_ns)
+
+
+def _ratio(step: StepModel, host_factor: float, close_ranks: float) -> float:
+    observed = observed_ns(step, host_factor=host_factor)
+    return min(1.0, max(0.0, 1.0 - captured_ns(step, observed, close_ranks=close_ranks) / observed))
 
 
 def estimate_work(work: TracedWork) -> Estimate | None:
@@ -94,16 +127,15 @@ def estimate_work(work: TracedWork) -> Estimate | None:
     step = model_step(work)
     if step is None or not work.gaps_are_evidence:
         return None
-    doubt = TRACER_COSTS[work.method].uncertainty
-    ratio = _ratio(step, 1.0, GRAPH_GAP_NS, EAGER_QUEUED_GAP_NS)
-    low = _ratio(step, 1.0 + doubt, GRAPH_GAP_NS * 1.4, EAGER_QUEUED_GAP_NS * 0.7)
-    high = _ratio(step, max(0.0, 1.0 - doubt), GRAPH_GAP_NS * 0.7, EAGER_QUEUED_GAP_NS * 1.3)
+    doubt = cost.TRACER_COSTS[work.method].doubt
+    ratio = _ratio(step, 1.0, cost.CLOSE_RANKS_RATIO)
+    low = _ratio(step, 1.0 - doubt - step.spread, cost.CLOSE_RANKS_RATIO + cost.CLOSE_RANKS_DOUBT)
+    high = _ratio(step, 1.0 + doubt + step.spread, cost.CLOSE_RANKS_RATIO - cost.CLOSE_RANKS_DOUBT)
     observed = observed_ns(step)
-    noise = 2 * step.spread * (1 - ratio)
     return Estimate(
         ratio=ratio,
-        low=max(0.0, min(low, ratio - noise)),
-        high=min(1.0, max(high, ratio + noise)),
+        low=min(low, ratio),
+        high=max(high, ratio),
         step_us=observed / 1000,
         graph_step_us=captured_ns(step, observed) / 1000,
     )

@@ -50,13 +50,16 @@ def judge(evidence: Evidence) -> Judgement:
         healthy=tuple(v for v in verdicts if isinstance(v, Healthy)),
         warming_up=tuple(v for v in verdicts if isinstance(v, WarmingUp)),
         blind=tuple(v for v in verdicts if isinstance(v, Blind)),
-        estimate=estimate_recoverable(evidence) or _worst_cost(findings),
+        estimate=_recoverable(estimate_recoverable(evidence), findings),
     )
 
 
-def _worst_cost(findings: tuple[Finding, ...]) -> Estimate | None:
-    """What the worst fault that knows its cost says."""
-    return next((f.estimate for f in findings if f.is_fault and f.estimate is not None), None)
+def _recoverable(counterfactual: Estimate | None, findings: tuple[Finding, ...]) -> Estimate | None:
+    """The largest share that a fault vouches for; the counterfactual's where no fault knows more."""
+    costs = [f.estimate for f in findings if f.is_fault and f.estimate and f.estimate.is_recoverable]
+    if counterfactual is not None:
+        costs.insert(0, counterfactual)
+    return max(costs, key=lambda e: e.low, default=None)
 
 
 def _sorted_findings(verdicts: list[Verdict]) -> tuple[Finding, ...]:

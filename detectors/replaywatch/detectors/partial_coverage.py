@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from replaywatch.contract.verdict import Blind, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote, WarmingUp
+from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
+from replaywatch.detectors.calibration import MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import estimate_work
 from replaywatch.detectors.evidence import Evidence
-
-COVERED_RATIO = 0.9
 
 
 class PartialCoverage:
@@ -29,7 +29,7 @@ class PartialCoverage:
             return Blind(self.name, "no kernels were traced; attach the probe with its tracer or record a trace")
         if not work.total_graph_kernels:
             return Healthy(self.name, "no graph is used at all; another detector judges that")
-        if work.coverage >= COVERED_RATIO:
+        if work.coverage >= MOSTLY_REPLAYED and not _is_piecewise(work):
             return Healthy(self.name, f"graphs hold {readings.percent(work.coverage)} of the kernels", True)
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
             return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
@@ -82,3 +82,9 @@ def _reason(estimate: Estimate | None) -> str:
     if estimate is None:
         return "this tracer's stamps say nothing about gaps"
     return f"{readings.percent(estimate.low)} to {readings.percent(estimate.high)} of the step is recoverable"
+
+
+def _is_piecewise(work: TracedWork) -> bool:
+    """Many replays a step with eager work between them."""
+    steps = work.steps or 1
+    return work.graph_launches > 3 * steps and (work.coverage or 0.0) < 0.99

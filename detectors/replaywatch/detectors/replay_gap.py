@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import ClassVar
 
-from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote
+from replaywatch.contract.verdict import (
+    Blind,
+    Cause,
+    Estimate,
+    EvidenceItem,
+    Finding,
+    Healthy,
+    Severity,
+    Verdict,
+    Vote,
+    severity_rank,
+)
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import readings
-from replaywatch.detectors.counterfactual import model_step
+from replaywatch.detectors.calibration import GRAPH_GAP_NS, MOSTLY_REPLAYED
+from replaywatch.detectors.counterfactual import StepModel, model_step, observed_ns
 from replaywatch.detectors.evidence import Evidence
 
-COVERED_RATIO: Final = 0.8
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Device idle of a mean step without tracer, nanoseconds; `stall_ns` of it while the host waited for no device."""
+
+    step_ns: float
+    idle_ns: float
+    stall_ns: float
+
+    @property
+    def is_input_stall(self) -> bool:
+        """Whether most of it is the host waiting for something else, such as the next input."""
+        return self.stall_ns > 0.5 * self.idle_ns
 
 
 class ReplayGap:
-    """Graphs hold the kernels, but host work between two replays leaves the device idle.
+    """Graphs hold the kernels, but host work around the replays leaves the device idle.
 
-    Bad at: it cannot tell planning that could overlap from a request that has not come; idle stretches are left out of
-    traces, and the live gap histogram only holds gaps between back-to-back steps.
+    Graphs cannot bring this time back, so it is never more than a warning; a host that waits for its input (a data
+    loader) is information.
+
+    Bad at: it cannot tell planning that could overlap from planning that needs the step's result; idle stretches
+    without requests are left out of traces, short ones are not.
     """
 
     name: ClassVar[str] = "replay_gap"
@@ -27,64 +55,82 @@ class ReplayGap:
         work = readings.traced(evidence)
         if work is None or not work.steps or not work.gaps_are_evidence:
             return Blind(self.name, "no steps with usable stamps were traced")
-        if not work.graph_launches or (work.coverage or 0.0) < COVERED_RATIO:
+        if not work.graph_launches or (work.coverage or 0.0) < MOSTLY_REPLAYED:
             return Healthy(self.name, "the step is not mostly replayed; other detectors judge it")
-        estimate = _gap_estimate(work)
-        if estimate is None or estimate.severity == "none":
-            share = estimate.ratio if estimate else 0.0
-            return Healthy(self.name, f"the device waits {readings.percent(share)} of the step between replays")
-        replays = work.graph_launches / work.steps
+        idle = _idle(work)
+        if idle is None:
+            return Blind(self.name, "no device work was traced")
+        share = idle.idle_ns / idle.step_ns
+        estimate = Estimate(
+            share,
+            0.7 * share,
+            min(1.0, 1.2 * share),
+            idle.step_ns / 1000,
+            method="idle around replays",
+            is_recoverable=False,
+        )
+        if estimate.severity == "none":
+            return Healthy(self.name, f"the device waits {readings.percent(share)} of the step around replays")
+        return self._finding(evidence, work, idle, estimate)
+
+    def _finding(self, evidence: Evidence, work: TracedWork, idle: Idle, estimate: Estimate) -> Finding:
+        severity: Severity = min(estimate.severity, "warn", key=severity_rank)
+        what = "for the host's input" if idle.is_input_stall else "for the host between replays"
         return Finding(
             detector=self.name,
             subject=evidence.workload.key,
-            severity=estimate.severity,
+            severity="info" if idle.is_input_stall else severity,
             title=(
                 f"Graphs hold {readings.percent(work.coverage or 0)} of the kernels, yet the device waits "
-                f"{readings.percent(estimate.ratio)} of each step between replays"
+                f"{readings.percent(estimate.ratio)} of each step {what}"
             ),
             evidence=(
-                EvidenceItem(
-                    "idle between replays per step", round(work.replay_gap_ns / work.steps / 1000, 1), "us", work.method
-                ),
-                EvidenceItem("replays per step", round(replays, 2), "", work.method),
+                EvidenceItem("idle per step", round(idle.idle_ns / 1000, 1), "us", work.method),
+                EvidenceItem("replays per step", round(work.graph_launches / work.steps, 2), "", work.method),
                 *readings.work_items(work),
                 *readings.estimate_items(estimate),
             ),
             estimate=estimate,
-            causes=_gap_causes(work, replays),
-            remedy=(
-                "Shorten or overlap what the host does between replays: plan the next step while this one runs, "
-                "avoid reading results back each step, or capture fewer, larger graphs."
-            ),
+            causes=_causes(work, idle),
+            remedy=_STALL if idle.is_input_stall else _PLAN,
             votes=(Vote("counterfactual", "for", "the idle time was seen on the device"),),
+            is_fault=not idle.is_input_stall,
         )
 
 
-def _gap_estimate(work: TracedWork) -> Estimate | None:
-    """Share of the step without tracer in which the device waits between replays."""
+_PLAN = (
+    "Shorten or overlap what the host does between replays: plan the next step while this one runs, avoid reading "
+    "results back each step, or capture fewer, larger graphs."
+)
+_STALL = "Prepare the next input while this step runs (more loader workers, prefetch, pinned memory); graphs are fine."
+
+
+def _idle(work: TracedWork) -> Idle | None:
     step = model_step(work)
     if step is None:
         return None
-    gap_ns = work.replay_gap_ns / work.steps
-    host_tracer_ns = max(0.0, step.tracer_ns)
-    real_gap_ns = max(0.0, gap_ns - min(host_tracer_ns, 0.5 * gap_ns))
-    step_ns = max(step.busy_ns, step.traced_ns - (gap_ns - real_gap_ns))
-    ratio = real_gap_ns / step_ns
-    return Estimate(
-        ratio,
-        max(0.0, 0.8 * ratio),
-        min(1.0, gap_ns / step.traced_ns * 1.05),
-        step_ns / 1000,
-        (step_ns - real_gap_ns) / 1000,
-        method="idle between replays",
-    )
+    step_ns = observed_ns(step)
+    return Idle(step_ns, max(0.0, step_ns - _device_ns(step)), min(step.stall_ns, step_ns))
 
 
-def _gap_causes(work: TracedWork, replays_per_step: float) -> tuple[Cause, ...]:
+def _device_ns(step: StepModel) -> float:
+    return step.busy_ns + step.chain_kernels * GRAPH_GAP_NS
+
+
+def _causes(work: TracedWork, idle: Idle) -> tuple[Cause, ...]:
     found = []
-    if work.host_fixed_ns and work.replay_gap_ns and work.host_fixed_ns > 0.4 * work.replay_gap_ns:
+    if idle.is_input_stall:
+        found.append(
+            Cause(
+                "the host waits for something that is not the device: a data loader, a queue, a lock",
+                0.7,
+                "long stretches without launches or waits",
+            )
+        )
+    if work.host_fixed_ns and work.host_fixed_ns > 0.4 * idle.idle_ns * work.steps:
         found.append(Cause("the host waits for the device, then plans the next step", 0.8, "time from wait to launch"))
-    if replays_per_step > 10:
-        found.append(Cause("the step is cut into many small graphs", 0.7, f"{replays_per_step:.0f} replays a step"))
-    found.append(Cause("work on the host between replays (planning, sampling, data loading)", 0.5, "idle device"))
+    if work.graph_launches > 10 * work.steps:
+        replays = work.graph_launches / work.steps
+        found.append(Cause("the step is cut into many small graphs", 0.7, f"{replays:.0f} replays a step"))
+    found.append(Cause("work on the host between replays (planning, sampling)", 0.4, "idle device"))
     return tuple(found)

@@ -6,11 +6,14 @@ from typing import ClassVar, Final
 
 from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, WarmingUp
 from replaywatch.detectors import causes, readings
+from replaywatch.detectors.counterfactual import captured_ns, model_step, observed_ns
 from replaywatch.detectors.evidence import Evidence
 
 # One capture of 26 ms pays for 322 replays of an 8 ms step at 1 % budget.
 CAPTURES_PER_REPLAY: Final = 0.003
 MIN_CAPTURES: Final = 4
+# A recording is short; one capture in it may be the start.
+MIN_RECORDED_CAPTURES: Final = 2
 
 
 class Thrash:
@@ -35,17 +38,13 @@ class Thrash:
             return WarmingUp(self.name, "the first replays")
         steps = sum((dispatch.steps or {}).values()) or dispatch.replays
         rate = captures / max(1, steps)
-        if captures < MIN_CAPTURES or rate <= CAPTURES_PER_REPLAY:
+        enough = MIN_RECORDED_CAPTURES if evidence.is_recording else MIN_CAPTURES
+        if captures < enough or rate <= CAPTURES_PER_REPLAY:
             return self._told(evidence) if told else Healthy(self.name, f"{captures} captures for {steps} steps")
         return self._finding(evidence, captures, steps)
 
     def _finding(self, evidence: Evidence, captures: int, steps: int) -> Verdict:
-        spent_ns = _capture_ns(evidence)
-        length_ns = evidence.recent.end_ns - evidence.recent.start_ns
-        estimate = None
-        if spent_ns is not None and length_ns > 0:
-            share = min(1.0, spent_ns / length_ns)
-            estimate = Estimate(share, share * 0.8, min(1.0, share * 1.1), method="time spent capturing")
+        estimate = _estimate(evidence)
         if estimate is not None and estimate.severity == "none":
             return Healthy(self.name, f"{captures} captures take {readings.percent(estimate.ratio)} of the time")
         return Finding(
@@ -83,9 +82,25 @@ _REMEDY: Final = (
 )
 
 
-def _capture_ns(evidence: Evidence) -> int | None:
-    histogram = evidence.recent.timing.capture
-    return histogram.sum if histogram is not None else None
+def _estimate(evidence: Evidence) -> Estimate | None:
+    """Time spent capturing and instantiating; where steps were traced, all that makes them longer than a clean one."""
+    timing, length_ns = evidence.recent.timing, evidence.recent.end_ns - evidence.recent.start_ns
+    if timing.capture is None or length_ns <= 0:
+        return None
+    spent_ns = timing.capture.sum + (timing.instantiate.sum if timing.instantiate else 0)
+    share = min(1.0, spent_ns / length_ns)
+    most = max(share, _longer_than_clean(evidence))
+    return Estimate((share + most) / 2, 0.9 * share, min(1.0, 1.05 * most), method="time spent capturing")
+
+
+def _longer_than_clean(evidence: Evidence) -> float:
+    """Share by which the mean traced step is longer than one replay; 0 when nothing was traced."""
+    work = evidence.recent.traced
+    step = model_step(work) if work is not None else None
+    if work is None or step is None or not work.total_span_ns:
+        return 0.0
+    mean_ns = work.total_span_ns / (work.steps + work.skipped_steps)
+    return max(0.0, 1 - captured_ns(step, observed_ns(step)) / mean_ns)
 
 
 def _shape_causes(evidence: Evidence) -> tuple[Cause, ...]:

@@ -49,7 +49,7 @@ def _item(every: int, layers: int) -> Item:
         ("disabled", "gap"),
         True,
         traces=traces,
-        trace_steps=max(3, every),
+        trace_steps=max(4, 3 * every),
         estimate_s=4.0,
     )
 
