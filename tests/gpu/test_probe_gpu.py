@@ -137,14 +137,12 @@ def test_timed_replays_agree_with_the_programs_own_events(tmp_path: Path) -> Non
 from decoder import DecodeLoop
 graph = DecodeLoop(8).capture()
 begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-for _ in range(50):
-    graph.replay()
-begin.record()
-for _ in range(400):
-    graph.replay()
-end.record()
-torch.cuda.synchronize()
-print(begin.elapsed_time(end) / 400)
+times = []
+for _ in range(450):
+    begin.record(); graph.replay(); end.record()
+    torch.cuda.synchronize()
+    times.append(begin.elapsed_time(end))
+print(sorted(times)[225])
 time.sleep(0.6)
 """,
         tmp_path,
@@ -152,7 +150,7 @@ time.sleep(0.6)
         REPLAYWATCH_PROBE_KERNELS="0",
     )
     assert window.timing.replay is not None
-    assert window.timing.replay.count >= 20
+    assert window.timing.replay.count >= 10
     assert window.timing.replay.quantile(0.5) == pytest.approx(float(printed) * 1e6, rel=0.1)
 
 

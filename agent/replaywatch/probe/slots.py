@@ -58,7 +58,7 @@ class Recorder:
 
     __slots__ = (
         "__weakref__", "last_start_ns", "left", "n", "previous", "read", "rows", "sample", "step_start_ns", "still",
-        "stream", "thread_id",
+        "stream", "thread_id", "timed_ns",
     )  # fmt: skip
 
     def __init__(self, left: int) -> None:
@@ -68,6 +68,7 @@ class Recorder:
         self.left = left
         self.sample: Any = None
         self.stream: Any = None
+        self.timed_ns = 0
         self.thread_id = threading.get_ident()
         self.previous: GraphSlot | None = None
         self.step_start_ns = 0
