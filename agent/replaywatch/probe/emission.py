@@ -49,6 +49,8 @@ class Emitter:
         session.inductor.poll_counters()
         self._notice_overwritten()
         dispatch, timing, memory = session.ledger.take()
+        for adapter in session.adapters:
+            memory = adapter.memory() | memory  # what the allocator says goes before the engine's own figure
         timing |= {
             name: tally
             for name, tally in (("replay", session.timer.replay.take()), ("replay_gap", session.timer.gap.take()))
@@ -62,9 +64,9 @@ class Emitter:
         cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
         steps = session.steps.take()
         times = session.port.clock.take() if session.port is not None else {}
-        # Where an engine says what its steps are, calls of compiled functions are parts of them and no steps.
-        compiled = session.compiled.take()
-        base = windows.merge_dispatch(dispatch, (steps or compiled).pop((None, None), {}))
+        # Where an engine says what its decode steps are, calls of compiled functions are parts of them and no steps.
+        compiled = session.compiled.take().pop((None, None), {})
+        base = windows.merge_dispatch(dispatch, steps.pop((None, None), compiled))
         windows.add_histograms(timing, times.pop((None, None), {}))
         fingerprint, config = self._take_snapshots()
         common: dict[str, Any] = {"fingerprint_id": fingerprint[0], "config_id": config[0]}

@@ -37,6 +37,9 @@ class Adapter(Protocol):
     def workload(self) -> dict[str, Any]:
         """Fields of Workload that the engine knows best."""
 
+    def memory(self) -> dict[str, int]:
+        """Fields of GraphMemory that the engine told."""
+
 
 class StepCounts:
     """Steps of one component and phase since the last window."""
