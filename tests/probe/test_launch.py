@@ -116,7 +116,7 @@ def test_flags_of_the_program_are_not_pythons() -> None:
 def test_an_injection_that_is_set_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tracer = tmp_path / "tracer.so"
     tracer.touch()
-    monkeypatch.setattr(launch, "TRACER", tracer)
+    monkeypatch.setenv("REPLAYWATCH_TRACER_LIBRARY", str(tracer))
     changed = launch.environment_for({}, {"CUDA_INJECTION64_PATH": "/opt/other.so"}, inject=True)
     assert changed["CUDA_INJECTION64_PATH"] == str(tracer)
     assert changed["REPLAYWATCH_CHAIN_INJECTION"] == "/opt/other.so"
@@ -125,8 +125,8 @@ def test_an_injection_that_is_set_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert again["PYTHONPATH"] == str(launch.ENTRY)
 
 
-def test_no_tracer_to_inject_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(launch, "TRACER", tmp_path / "absent.so")
+def test_no_tracer_to_inject_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "find_library", lambda: None)
     with pytest.raises(ProbeError, match="no native tracer"):
         launch.environment_for({}, {}, inject=True)
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from replaywatch.contract.wire import Batch
-from replaywatch.probe.launch import INJECTION, TRACER
+from replaywatch.probe.launch import INJECTION
 from replaywatch.probe.settings import settle
+from replaywatch.probe.tracer import find_library
 
 State = Literal["ok", "blind", "bad"]
 MIN_TORCH: Final = (2, 4)
@@ -119,8 +120,9 @@ def _cupti(folders: list[Path]) -> Check:
 
 
 def _tracer() -> Check:
-    if TRACER.exists():
-        return Check("tracer", "ok", f"native tracer: {TRACER.name}")
+    tracer = find_library()
+    if tracer is not None:
+        return Check("tracer", "ok", f"native tracer: {tracer}")
     return Check("tracer", "blind", "this installation has no native tracer: no kernels, gaps and coverage")
 
 
@@ -143,7 +145,7 @@ def _injection(environment: Mapping[str, str]) -> Check:
     path = environment.get(INJECTION)
     if not path:
         return Check("injection", "ok", f"{INJECTION} is free")
-    if path == str(TRACER):
+    if path == str(find_library()):
         return Check("injection", "ok", f"{INJECTION} loads this tracer")
     return Check(
         "injection", "blind", f"{INJECTION} loads {path}; that tool may hold CUPTI, then kernels are not traced"

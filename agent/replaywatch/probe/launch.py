@@ -16,11 +16,11 @@ from typing import Final
 
 from replaywatch.contract.errors import ProbeError
 from replaywatch.probe.settings import TABLE, Value, default_socket, variable
+from replaywatch.probe.tracer import LIBRARY, find_library
 
 ENTRY: Final = Path(__file__).with_name("entry")
 INJECTION: Final = "CUDA_INJECTION64_PATH"
 CHAINED: Final = "REPLAYWATCH_CHAIN_INJECTION"
-TRACER: Final = Path(__file__).with_name("libreplaywatch_tracer.so")
 # For images: a file of this name and content in site-packages starts the probe where REPLAYWATCH_PROBE=1.
 PTH_NAME: Final = "replaywatch.pth"
 PTH_TEXT: Final = (
@@ -56,12 +56,13 @@ def environment_for(
 
 
 def _injected(environment: dict[str, str]) -> dict[str, str]:
-    if not TRACER.exists():
-        raise ProbeError(f"this installation has no native tracer ({TRACER.name}); install it with a C++17 compiler")
+    tracer = find_library()
+    if tracer is None:
+        raise ProbeError(f"this installation has no native tracer ({LIBRARY}); install it with a C++17 compiler")
     before = environment.get(INJECTION)
-    if before and before != str(TRACER):
+    if before and before != str(tracer):
         environment[CHAINED] = before
-    environment[INJECTION] = str(TRACER)
+    environment[INJECTION] = str(tracer)
     environment.setdefault("REPLAYWATCH_SOCKET", environment.get(variable("socket")) or default_socket(environment))
     return environment
 
