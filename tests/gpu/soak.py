@@ -1,0 +1,269 @@
+"""Harm, looked for on purpose: a decode loop under the probe for as long as asked, while everything around it fails.
+
+    python3 tests/gpu/soak.py --seconds 620 --json out.json
+
+In the watched process: replays and eager steps whose tokens must equal those of a run without the probe, bit for bit;
+torch.profiler at random moments, whose kernels must be complete each time; new captures, captures that fail, destroyed
+graphs, forks, subprocesses, a second CUPTI user. Around it: an agent that is killed, restarted, stopped (its socket
+fills up), deprived of its folder, and whose spool lies on a full disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DENSE = {
+    "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "0.5",
+    "REPLAYWATCH_PROBE_TRACE_MS": "50",
+    "REPLAYWATCH_PROBE_BUDGET_RATIO": "0.1",
+    "REPLAYWATCH_PROBE_TIME_ONE_IN": "8",
+    "REPLAYWATCH_PROBE_WINDOW_SECONDS": "1",
+}
+HANG_S = 20.0
+
+
+class Victim:
+    """The watched program: does random things and checks that nothing changes what it computes."""
+
+    def __init__(self, seed: int) -> None:
+        import torch
+        from decoder import DecodeLoop
+
+        self.torch, self.random = torch, random.Random(seed)
+        self.loop = DecodeLoop(4, layers=8)
+        self.graph = self.loop.capture()
+        self.first = self.loop.tokens.clone()
+        self.counts: dict[str, int] = {}
+        self.expected = self._run(self.loop.eager), self._run(self.graph.replay)
+        self.kernels = 0
+
+    def _run(self, step: Callable[[], None], steps: int = 6) -> str:
+        """Tokens after some steps from the same start, and the sum of the cache they wrote."""
+        self.loop.tokens.copy_(self.first)
+        for _ in range(steps):
+            step()
+        return f"{self.loop.tokens.tolist()} {self.loop.keys.double().sum().item()!r}"
+
+    def count(self, what: str, times: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + times
+
+    def check(self) -> None:
+        """Both forms still give what they gave before the probe."""
+        for name, step, expected in (("eager", self.loop.eager, self.expected[0]),
+                                     ("replay", self.graph.replay, self.expected[1])):  # fmt: skip
+            self.count("checks")
+            if self._run(step) != expected:
+                self.count(f"wrong {name}")
+
+    def profile(self) -> None:
+        """A profile must hold the same kernels every time."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+            for _ in range(3):
+                self.loop.eager()
+                self.graph.replay()
+            self.torch.cuda.synchronize()
+        device = self.torch.autograd.DeviceType.CUDA
+        seen = sum(e.device_type == device and "Mem" not in e.name for e in found.events())
+        self.count("profiles")
+        self.kernels = self.kernels or seen
+        if seen != self.kernels:
+            self.count("incomplete profiles")
+            print(f"profile saw {seen} of {self.kernels}", file=sys.stderr, flush=True)
+
+    def capture(self) -> None:
+        """A new graph that is replayed a few times and dropped."""
+        graph = self.loop.capture()
+        for _ in range(self.random.randint(1, 5)):
+            graph.replay()
+        self.torch.cuda.synchronize()
+        self.count("captures")
+
+    def fail_capture(self) -> None:
+        """A host read inside a capture; the error must reach the program, and the next capture must work."""
+        graph = self.torch.cuda.CUDAGraph()
+        try:
+            with self.torch.cuda.graph(graph):
+                self.loop.eager()
+                self.loop.tokens.tolist()
+            self.count("captures that should have failed")
+        except RuntimeError:
+            self.count("failed captures")
+
+    def fork(self) -> None:
+        """A child that does nothing with CUDA and leaves through the interpreter's exit."""
+        child = os.fork()
+        if child == 0:
+            time.sleep(0.05)
+            os._exit(7)
+        _, status = os.waitpid(child, 0)
+        self.count("forks" if os.waitstatus_to_exitcode(status) == 7 else "lost forks")
+
+    def spawn(self) -> None:
+        """A Python child of its own, which the probe enters as well."""
+        done = subprocess.run([sys.executable, "-c", "print(41 + 1)"], capture_output=True, text=True, timeout=30,
+                              check=False)  # fmt: skip
+        self.count("children" if done.stdout == "42\n" else "lost children")
+
+    def other_cupti_user(self) -> None:
+        """Somebody else takes the buffer callbacks and switches our kind of record off, as other tools do."""
+        cupti = next((p for p in _mapped("libcupti.so") if p), None)
+        if cupti is None:
+            return
+        library = ctypes.CDLL(cupti)
+        library.cuptiActivityEnable(2)  # memory sets
+        self._run(self.graph.replay, 2)
+        library.cuptiActivityDisable(2)
+        library.cuptiActivityDisable(10)  # concurrent kernels, ours
+        self.count("other CUPTI user")
+
+    def work(self, seconds: float) -> None:
+        """Random things until the time is over; a line a second says that it lives."""
+        things = [self.check] * 8 + [self.capture] * 2 + [self.profile, self.fail_capture, self.fork, self.spawn,
+                                                         self.other_cupti_user]  # fmt: skip
+        end_s, told_s = time.monotonic() + seconds, 0.0
+        while time.monotonic() < end_s:
+            self.random.choice(things)()
+            self.burst()
+            if time.monotonic() - told_s > 1:
+                told_s = time.monotonic()
+                print(json.dumps({"alive": self.counts}), flush=True)
+        self.check()
+        print(json.dumps({"end": self.counts}), flush=True)
+
+    def burst(self) -> None:
+        """Plain decoding for a moment."""
+        step = self.random.choice((self.loop.eager, self.graph.replay))
+        end_s = time.monotonic() + self.random.uniform(0.02, 0.4)
+        while time.monotonic() < end_s:
+            step()
+        self.torch.cuda.synchronize()
+
+
+def _mapped(name: str) -> list[str]:
+    """Paths of loaded libraries whose file name begins so."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line.split()[-1] for line in lines if "/" in line}
+    return sorted(p for p in paths if Path(p).name.startswith(name))
+
+
+class Neighbours:
+    """The agent and what happens to it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.random = folder, random.Random(seed)
+        self.socket = folder / "run" / "agent.sock"
+        self.spool = folder / "spool"
+        self.spool.mkdir()
+        self.counts: dict[str, int] = {}
+        self.is_small = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(self.spool)],
+                                       check=False).returncode == 0  # fmt: skip
+        self.agent = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "replaywatch.cli.main", "agent", "--socket", str(self.socket), "--spool-dir",
+                   str(self.spool), "--listen", "off", "--collector-url", "http://127.0.0.1:9"]  # fmt: skip
+        log = (self.folder / "agent.log").open("ab")
+        return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "REPLAYWATCH_PROBE": "0"})
+
+    def disturb(self) -> None:
+        """One misfortune."""
+        what = self.random.choice(("kill", "stop", "remove folder", "leave alone"))
+        self.counts[what] = self.counts.get(what, 0) + 1
+        if what == "kill":
+            self.agent.kill()
+            self.agent.wait()
+            time.sleep(self.random.uniform(0, 3))
+            self.agent = self._start()
+        elif what == "stop":
+            self.agent.send_signal(signal.SIGSTOP)
+            time.sleep(self.random.uniform(1, 4))
+            self.agent.send_signal(signal.SIGCONT)
+        elif what == "remove folder":
+            shutil.rmtree(self.socket.parent, ignore_errors=True)
+            self.agent.terminate()
+            self.agent.wait()
+            self.agent = self._start()
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError):
+            self.agent.send_signal(signal.SIGCONT)
+        self.agent.terminate()
+        self.agent.wait()
+        if self.is_small:
+            subprocess.run(["umount", str(self.spool)], check=False)
+
+
+def watch(seconds: float, seed: int, folder: Path) -> dict[str, Any]:
+    """Run the victim under the probe among its neighbours; what came of it."""
+    neighbours = Neighbours(folder, seed)
+    command = [sys.executable, "-m", "replaywatch.cli.main", "run", "--", sys.executable, str(Path(__file__)),
+               "--victim", "--seconds", str(seconds), "--seed", str(seed)]  # fmt: skip
+    environment = {**os.environ, **DENSE, "REPLAYWATCH_PROBE_SOCKET": str(neighbours.socket)}
+    errors = (folder / "victim.err").open("wb")
+    victim = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment)
+    hangs, last, heard_s = 0, "", time.monotonic()
+    assert victim.stdout is not None
+    while True:
+        if select.select([victim.stdout], [], [], 1.0)[0]:
+            line = victim.stdout.readline()
+            if not line:
+                break
+            last, heard_s = line.decode(), time.monotonic()
+        elif time.monotonic() - heard_s > HANG_S + 60 * (not last):
+            hangs += 1
+            victim.kill()
+            break
+        if neighbours.random.random() < 0.2:
+            neighbours.disturb()
+    status = victim.wait()
+    neighbours.end()
+    said = json.loads(last) if last.startswith("{") else {}
+    return {"exit_status": status, "hangs": hangs, "finished": "end" in said, "victim": said.get("end") or said,
+            "neighbours": neighbours.counts, "spool_on_full_disk": neighbours.is_small,
+            "victim_errors": (folder / "victim.err").read_text(errors="replace")[-2000:]}  # fmt: skip
+
+
+def main() -> int:
+    """Parent or victim."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=620.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--victim", action="store_true")
+    options = parser.parse_args()
+    if options.victim:
+        Victim(options.seed).work(options.seconds)
+        return 0
+    begin_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        result = watch(options.seconds, options.seed, Path(folder))
+    result["seconds"] = round(time.monotonic() - begin_s, 1)
+    text = json.dumps(result, indent=1)
+    print(text)
+    if options.json:
+        options.json.write_text(text + "\n")
+    bad = [k for k in result["victim"] if k.startswith(("wrong", "incomplete", "lost"))]
+    return 0 if result["exit_status"] == 0 and not result["hangs"] and result["finished"] and not bad else 1
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent)]
+    sys.exit(main())
