@@ -24,7 +24,7 @@ from contract.windows import WINDOW
 from replaywatch.agent.board import AFTERGLOW_NS, Board, ClassicHistogram
 from replaywatch.agent.exposition import Exposition, classic_buckets
 from replaywatch.agent.ledger import Ledger
-from replaywatch.agent.measures import HISTOGRAMS
+from replaywatch.agent.measures import HISTOGRAMS, LARGEST_SIZE_EXPONENT
 from replaywatch.agent.metrics_server import MetricsServer
 from replaywatch.agent.serve import STUCK_NS
 from replaywatch.contract.errors import ConfigurationError
@@ -73,7 +73,7 @@ def test_exposed_names_kinds_and_labels_are_the_catalogues(start_agent: StartAge
     assert set(names) == set(ROWS)
     for name, family in names.items():
         row = ROWS[name]
-        assert family.type == row.kind
+        assert family.type == ("gauge" if row.kind == "info" else row.kind)
         assert family.documentation == row.help
         expected = {*(WORKLOAD_LABELS if row.scope == "workload" else ()), *row.labels}
         for sample in family.samples:
@@ -91,6 +91,8 @@ def test_a_window_is_shown_in_base_units() -> None:
     assert shown(families, "cudagraph_kernel_coverage_ratio") == 0.9
     assert shown(families, "cudagraph_device_busy_ratio") == 0.8
     assert shown(families, "cudagraph_live_graphs") == 8
+    assert shown(families, "cudagraph_batch_size_bucket", le="4.0") == 90
+    assert shown(families, "cudagraph_batch_size_sum") == 90 * 4 + 10 * 48
     assert shown(families, "cudagraph_pool_bytes") is None
     assert shown(families, "cudagraph_capture_seconds_count") is None
 
@@ -130,7 +132,19 @@ def test_classic_buckets_hold_exactly_the_values_below_their_bounds(values: list
     for exponent, (bound, count) in zip(range(first, last + 1), buckets, strict=False):
         assert float(bound) == pytest.approx(2**exponent / 1e9)
         assert count == sum(v <= 2**exponent for v in values)
-    assert classic.sum_ns == sum(values)
+    assert classic.sum == sum(values)
+
+
+@given(st.dictionaries(st.integers(-2, 5000), st.integers(-1, 50), max_size=30))
+def test_sizes_are_counted_below_the_powers_of_two(sizes: dict[int, int]) -> None:
+    classic = ClassicHistogram.between(0, LARGEST_SIZE_EXPONENT)
+    classic.add_sizes(sizes)
+    real = {size: count for size, count in sizes.items() if size >= 1 and count > 0}
+    for exponent, (bound, count) in zip(range(LARGEST_SIZE_EXPONENT + 1), classic_buckets(classic, 1.0), strict=False):
+        assert float(bound) == 2**exponent
+        assert count == sum(n for size, n in real.items() if size <= 2**exponent)
+    assert classic_buckets(classic, 1.0)[-1] == ("+Inf", sum(real.values()))
+    assert classic.sum == sum(size * n for size, n in real.items())
 
 
 @given(st.lists(WINDOW, max_size=6))

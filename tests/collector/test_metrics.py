@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector import web
 from collector.conftest import Start
-from collector.material import HEADERS, SECOND, body, eager_window, fleet, healthy_window, workload
+from collector.material import HEADERS, OFF, SECOND, body, eager_window, fleet, healthy_window, workload
 from replaywatch.collector.serve import CollectorHandle
 from replaywatch.contract.metrics import CATALOGUE, WORKLOAD_LABELS
 
@@ -64,6 +64,10 @@ def test_values_say_what_the_page_says(start: Start) -> None:
     assert 0.6 < low <= mid <= high < 0.9
     assert one("cudagraph_finding", pod="search-5c6b8-m4z7t", detector="disabled", severity="page") == 1
     assert one("cudagraph_workload_info", pod="search-5c6b8-m4z7t", resolved_mode="NONE", driver="580.65") == 1
+    assert one("cudagraph_capture_ceiling", pod="chat-7d9f4-x2kqp", unit="sequences") == 32
+    assert one("cudagraph_batch_size_limit", pod="agents-66f9d-qq8wn") == 256
+    assert one("cudagraph_workload_info", pod="search-5c6b8-m4z7t", node="gpu-02", config=OFF.id) == 1
+    assert abs(time.time() - one("replaywatch_collector_last_tick_timestamp_seconds")) < 60
     assert one("replaywatch_collector_batches_total", outcome="accepted") == 48
     assert one("replaywatch_collector_incidents", severity="page") >= 1
     assert one("replaywatch_collector_detection_seconds_count") >= 48

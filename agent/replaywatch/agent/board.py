@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
 from replaywatch.agent.ledger import Ledger
-from replaywatch.agent.measures import HISTOGRAMS, counts, gauges, label_values, probe_costs
+from replaywatch.agent.measures import (
+    HISTOGRAMS,
+    LARGEST_SIZE_EXPONENT,
+    SIZES,
+    counts,
+    gauges,
+    label_values,
+    probe_costs,
+)
 from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram
 from replaywatch.contract.window import Window
 
@@ -21,20 +29,33 @@ AFTERGLOW_NS: Final = 120 * 10**9
 
 @dataclass(slots=True)
 class ClassicHistogram:
-    """Counts between bounds of 2**n nanoseconds. Shape: `cells[i]` up to 2**(first + i), the last one beyond."""
+    """Counts between bounds of 2**n of some unit. Shape: `cells[i]` up to 2**(first + i), the last one beyond."""
 
     first: int
     cells: list[int]
-    sum_ns: int = 0
+    sum: int = 0
+
+    @staticmethod
+    def between(first: int, last: int) -> ClassicHistogram:
+        """An empty one with bounds 2**first to 2**last."""
+        return ClassicHistogram(first, [0] * (last - first + 2))
 
     def add(self, histogram: Histogram) -> None:
         """Add a log-bucket histogram; exact, because its buckets do not cross the bounds."""
-        top = len(self.cells) - 1
         for index, count in histogram.buckets.items():
-            exponent = -(-index // BUCKETS_PER_DOUBLING)
-            self.cells[min(max(exponent - self.first, 0), top)] += count
+            self._put(-(-index // BUCKETS_PER_DOUBLING), count)
         self.cells[0] += histogram.zero
-        self.sum_ns += max(0, histogram.sum)
+        self.sum += max(0, histogram.sum)
+
+    def add_sizes(self, sizes: Mapping[int, int]) -> None:
+        """Add whole numbers with how often each came; what is below one or never came is left out."""
+        for size, count in sizes.items():
+            if size >= 1 and count > 0:
+                self._put((size - 1).bit_length(), count)
+                self.sum += size * count
+
+    def _put(self, exponent: int, count: int) -> None:
+        self.cells[min(max(exponent - self.first, 0), len(self.cells) - 1)] += count
 
 
 @dataclass(slots=True)
@@ -55,10 +76,16 @@ class Series:
         for name, (pick, first, last) in HISTOGRAMS.items():
             histogram = pick(window.timing)
             if histogram is not None:
-                if name not in self.histograms:
-                    self.histograms[name] = ClassicHistogram(first, [0] * (last - first + 2))
-                self.histograms[name].add(histogram)
+                self._histogram(name, first, last).add(histogram)
+        for name, pick_sizes in SIZES.items():
+            if sizes := pick_sizes(window.dispatch):
+                self._histogram(name, 0, LARGEST_SIZE_EXPONENT).add_sizes(sizes)
         self.gauges[process] = {**self.gauges.get(process, {}), **gauges(window)}
+
+    def _histogram(self, name: str, first: int, last: int) -> ClassicHistogram:
+        if name not in self.histograms:
+            self.histograms[name] = ClassicHistogram.between(first, last)
+        return self.histograms[name]
 
     def _count(self, name: str, label: str, amount: int) -> None:
         key = (name, label)

@@ -8,26 +8,30 @@ from pathlib import Path
 from time import process_time
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from replaywatch.agent.board import Board, ClassicHistogram, Series
 from replaywatch.agent.ledger import Ledger
 from replaywatch.contract.metrics import CATALOGUE, WORKLOAD_LABELS, Metric
 
-Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 OwnGauges = Mapping[str, Callable[[], float | None]]
 ROWS: Final = tuple(m for m in CATALOGUE if m.exposer in ("agent", "both"))
 _NS: Final = 1e-9
 
 
 class Exposition(Collector):
-    """Makes the families at each scrape. `own` are the gauges of the agent itself, by name; None is not shown."""
+    """Makes the families at each scrape. `own` are the gauges of the agent itself, by name; None is not shown.
 
-    def __init__(self, board: Board, ledger: Ledger, own: OwnGauges) -> None:
+    `about` is what `replaywatch_agent_info` tells, by label.
+    """
+
+    def __init__(self, board: Board, ledger: Ledger, own: OwnGauges, about: Mapping[str, str] | None = None) -> None:
         self._board = board
         self._ledger = ledger
         self._own = own
+        self._about = about or {}
 
     def collect(self) -> Iterator[Family]:
         """Every family of the catalogue, also those without samples."""
@@ -43,18 +47,22 @@ class Exposition(Collector):
         for labels, one in series.items():
             if isinstance(family, HistogramMetricFamily):
                 if (histogram := one.histograms.get(metric.name)) is not None:
-                    family.add_metric(labels, classic_buckets(histogram), sum_value=histogram.sum_ns * _NS)
+                    scale = _NS if metric.name.endswith("_seconds") else 1.0
+                    family.add_metric(labels, classic_buckets(histogram, scale), sum_value=histogram.sum * scale)
             elif isinstance(family, CounterMetricFamily):
                 for (name, label), count in one.counters.items():
                     if name == metric.name:
                         family.add_metric((*labels, label) if metric.labels else labels, count)
-            elif (value := one.gauge(metric.name)) is not None:
+            elif isinstance(family, GaugeMetricFamily) and (value := one.gauge(metric.name)) is not None:
                 family.add_metric(labels, value)
         return family
 
     def _own_family(self, metric: Metric) -> Family:
         family = _family(metric, metric.labels)
         assert not isinstance(family, HistogramMetricFamily)
+        if isinstance(family, InfoMetricFamily):
+            family.add_metric((), {label: self._about.get(label, "") for label in metric.labels})
+            return family
         if (read := self._own.get(metric.name)) is not None:
             if (value := read()) is not None:
                 family.add_metric((), value)
@@ -70,18 +78,24 @@ def _family(metric: Metric, labels: tuple[str, ...]) -> Family:
         return CounterMetricFamily(metric.name, metric.help, labels=labels)
     if metric.kind == "histogram":
         return HistogramMetricFamily(metric.name, metric.help, labels=labels)
+    if metric.kind == "info":
+        return InfoMetricFamily(metric.name.removesuffix("_info"), metric.help)
     return GaugeMetricFamily(metric.name, metric.help, labels=labels)
 
 
-def classic_buckets(histogram: ClassicHistogram) -> list[tuple[str, float]]:
-    """Cumulative counts by upper bound in seconds, as the text format has them."""
+def classic_buckets(histogram: ClassicHistogram, scale: float = _NS) -> list[tuple[str, float]]:
+    """Cumulative counts by upper bound in the unit that `scale` makes, as the text format has them."""
     buckets, below = [], 0
     for position, count in enumerate(histogram.cells):
         below += count
         last = position == len(histogram.cells) - 1
-        bound = "+Inf" if last else repr(2 ** (histogram.first + position) / 1e9)
+        bound = "+Inf" if last else _bound(histogram.first + position, scale)
         buckets.append((bound, float(below)))
     return buckets
+
+
+def _bound(exponent: int, scale: float) -> str:
+    return repr(2**exponent / 1e9) if scale == _NS else repr(float(2**exponent) * scale)
 
 
 def cpu_seconds() -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from replaywatch.contract.histogram import Histogram
-from replaywatch.contract.window import CAPTURE_OUTCOMES, FALLBACK_REASONS, Timing, Window, Workload
+from replaywatch.contract.window import CAPTURE_OUTCOMES, FALLBACK_REASONS, Dispatch, Timing, Window, Workload
 
 MODES: Final = ("full", "piecewise", "eager")
 MAX_LABEL: Final = 253
@@ -21,6 +21,13 @@ HISTOGRAMS: Final[Mapping[str, tuple[Callable[[Timing], Histogram | None], int, 
     "cudagraph_step_seconds": (lambda t: t.step_period, 18, 34),
     "cudagraph_capture_seconds": (lambda t: t.capture, 22, 38),
 }
+
+# Sizes are counted by upper bounds 2**0 .. 2**10, which every engine's ladder of sizes has among its steps.
+SIZES: Final[Mapping[str, Callable[[Dispatch], Mapping[int, int] | None]]] = {
+    "cudagraph_batch_size": lambda d: d.batch_sizes,
+    "cudagraph_eager_batch_size": lambda d: d.eager_batch_sizes,
+}
+LARGEST_SIZE_EXPONENT: Final = 10
 
 
 def label_values(workload: Workload) -> tuple[str, ...]:

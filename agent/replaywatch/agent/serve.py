@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -24,7 +25,7 @@ from replaywatch.agent.cgroup import place_of
 from replaywatch.agent.contradiction import Contradictions
 from replaywatch.agent.delivery import Delivery
 from replaywatch.agent.devices import DeviceWatch, Nvml
-from replaywatch.agent.downward import read_surroundings
+from replaywatch.agent.downward import Surroundings, read_surroundings
 from replaywatch.agent.enrich import Enricher, Scope
 from replaywatch.agent.exposition import Exposition, OwnGauges, cpu_seconds, resident_bytes
 from replaywatch.agent.inlet import Inlet
@@ -51,6 +52,7 @@ class Agent:
 
     def __init__(self, options: AgentOptions, nvml: Nvml | None = None) -> None:
         stale_ns = int(options.stale_seconds * 1e9)
+        surroundings = read_surroundings(os.environ, hostname=socket.gethostname())
         uids, address = allowed_uids(options), listen_address(options)
         self.ledger = Ledger()
         self.devices = DeviceWatch(nvml or Nvml(), options.device_seconds, self.ledger)
@@ -62,7 +64,7 @@ class Agent:
                 undo.callback(self.spool.close)
             inlet = Inlet(socket_path(options), options.socket_group)
             undo.callback(inlet.close)
-            exposition = Exposition(board, self.ledger, _own_gauges(processes, self.spool))
+            exposition = Exposition(board, self.ledger, _own_gauges(processes, self.spool), about(surroundings))
             self.metrics = MetricsServer(address, exposition, self.trouble) if address is not None else None
             undo.pop_all()
         self.loop = Loop(
@@ -70,7 +72,7 @@ class Agent:
             admission=Admission(processes, uids, options.frames_per_second),
             processes=processes,
             enricher=Enricher(
-                read_surroundings(os.environ, hostname=socket.gethostname()),
+                surroundings,
                 cast(Scope, options.scope),
                 place_of("self"),
                 lambda: self.devices.latest,
@@ -166,6 +168,15 @@ def _witnesses(options: AgentOptions) -> list[Witness]:
         memory = spool_folder(options) / "log-position.json" if options.collector_url is not None else None
         found.append(LogWitness(LogFollower(options.engine_log, memory)))
     return found
+
+
+def about(surroundings: Surroundings) -> dict[str, str]:
+    """What the agent tells of itself: its release and its node."""
+    try:
+        version = metadata.version("replaywatch")
+    except metadata.PackageNotFoundError:
+        version = ""
+    return {"version": version, "node": surroundings.node or ""}
 
 
 def _own_gauges(processes: Processes, spool: Spool | None) -> OwnGauges:

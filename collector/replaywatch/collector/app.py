@@ -53,7 +53,12 @@ def assemble(
     batches = BatchEndpoint(writer, inbox, detection, access, limits, clock)
     outcomes = notifier.outcomes if notifier is not None else Counter[str]()
     metrics = CollectorMetrics(
-        lambda: detection.view, lambda: detection.open_severities, batches.received, outcomes, detection.times
+        lambda: detection.view,
+        lambda: detection.open_severities,
+        batches.received,
+        outcomes,
+        detection.times,
+        lambda: detection.last_tick_ns,
     )
     stages = {"writer": lambda: writer.is_alive} | {name: partial(_alive, loop) for name, loop in loops.items()}
     health = Health(store, detection, stages, ns(options.tick_seconds), clock)

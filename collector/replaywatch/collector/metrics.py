@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import metadata
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -17,6 +18,7 @@ from replaywatch.contract.metrics import BY_NAME, WORKLOAD_LABELS
 MetricFamily = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 BATCH_OUTCOMES: Final = ("accepted", "duplicate", "refused", "too_large", "unauthorized", "busy", "failed")
 NOTIFICATION_OUTCOMES: Final = ("sent", "retried", "dead")
+CAPTURE_UNITS: Final = ("sequences", "tokens")
 VERDICTS: Final = ("healthy", "finding", "warming_up", "blind")
 
 
@@ -30,12 +32,14 @@ class CollectorMetrics(PrometheusCollector):
         received: Received,
         notifications: Mapping[str, int],
         ticks: TickTimes,
+        last_tick_ns: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._view = view
         self._open_incidents = open_incidents
         self._received = received
         self._notifications = notifications
         self._ticks = ticks
+        self._last_tick_ns = last_tick_ns
 
     def collect(self) -> Iterator[MetricFamily]:
         """The families, each a row of the catalogue."""
@@ -48,6 +52,11 @@ class CollectorMetrics(PrometheusCollector):
         buckets, total_seconds = self._ticks.buckets()
         name = "replaywatch_collector_detection_seconds"
         yield HistogramMetricFamily(name, _help(name), buckets=buckets, sum_value=total_seconds)
+        name = "replaywatch_collector_last_tick_timestamp_seconds"
+        yield GaugeMetricFamily(name, _help(name), value=(self._last_tick_ns() or 0) / 1e9)
+        about = InfoMetricFamily("replaywatch_collector", _help("replaywatch_collector_info"))
+        about.add_metric([], {"version": _version()})
+        yield about
         name = "replaywatch_collector_workloads"
         yield GaugeMetricFamily(name, _help(name), value=len(live))
         name = "replaywatch_collector_incidents"
@@ -71,6 +80,8 @@ def workload_families(views: Iterable[WorkloadView]) -> Iterator[MetricFamily]:
     ratios = _workload_gauge("cudagraph_recoverable_ratio")
     findings = _workload_gauge("cudagraph_finding")
     verdicts = _workload_gauge("cudagraph_verdict")
+    ceilings = _workload_gauge("cudagraph_capture_ceiling")
+    limits = _workload_gauge("cudagraph_batch_size_limit")
     info = InfoMetricFamily("cudagraph_workload", _help("cudagraph_workload_info"))
     seen: set[tuple[str, ...]] = set()
     for view in views:
@@ -87,8 +98,13 @@ def workload_families(views: Iterable[WorkloadView]) -> Iterator[MetricFamily]:
         open_findings = {(f.detector, f.severity) for f in view.judgement.findings if f.is_fault}
         for detector, severity in sorted(open_findings):
             findings.add_metric([*labels, detector, severity], 1.0)
+        config = view.config
+        if config is not None and config.ceiling is not None:
+            ceilings.add_metric([*labels, _unit(config.capture_unit)], config.ceiling)
+        if config is not None and config.max_batch_size is not None:
+            limits.add_metric(labels, config.max_batch_size)
         info.add_metric([], {**dict(zip(WORKLOAD_LABELS, labels, strict=True)), **_info(view)})
-    yield from (ratios, findings, verdicts, info)
+    yield from (ratios, findings, verdicts, info, ceilings, limits)
 
 
 def workload_labels(view: WorkloadView) -> tuple[str, ...]:
@@ -117,7 +133,21 @@ def _info(view: WorkloadView) -> dict[str, str]:
         "gpu_model": (fingerprint.gpu_model if fingerprint else None) or "",
         "driver": (fingerprint.driver if fingerprint else None) or "",
         "engine_version": (fingerprint.engine_version if fingerprint else None) or "",
+        "node": view.workload.node or "",
+        "config": config.id if config else "",
     }
+
+
+def _unit(unit: str | None) -> str:
+    """A label of a closed set."""
+    return unit if unit in CAPTURE_UNITS else "other"
+
+
+def _version() -> str:
+    try:
+        return metadata.version("replaywatch")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _workload_gauge(name: str) -> GaugeMetricFamily:
