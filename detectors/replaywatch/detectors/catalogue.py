@@ -15,6 +15,7 @@ from replaywatch.detectors.exact_sizes import ExactSizes
 from replaywatch.detectors.failing_calls import FailingCalls, ReplayStuck
 from replaywatch.detectors.fallbacks import Fallbacks
 from replaywatch.detectors.harmful import Harmful
+from replaywatch.detectors.odd_one_out import OddOneOut
 from replaywatch.detectors.overflow import Overflow
 from replaywatch.detectors.padding import Padding
 from replaywatch.detectors.partial_coverage import PartialCoverage
@@ -45,4 +46,5 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     ExactSizes(),
     CompileMode(),
     Contradiction(),
+    OddOneOut(),
 )

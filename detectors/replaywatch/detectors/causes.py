@@ -96,6 +96,3 @@ def intent_vote(evidence: Evidence) -> Vote:
     if config.graphs_enabled is False or (config.requested_mode or "").upper() == "NONE":
         return Vote("intent", "against", f"eager was asked for ({config.enforced_by or 'configuration'})")
     return Vote("intent", "for", f"graphs were asked for ({config.requested_mode or 'enabled'})")
-
-
-PEERS_ABSTAIN = Vote("peers", "abstains", "no peers with the same fingerprint are known")

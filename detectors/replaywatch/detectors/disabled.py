@@ -9,6 +9,7 @@ from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_work
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.voting import peers_vote
 
 
 class Disabled:
@@ -64,7 +65,7 @@ class Disabled:
             remedy=causes.enable_remedy(evidence),
             votes=(
                 causes.intent_vote(evidence),
-                causes.PEERS_ABSTAIN,
+                peers_vote(evidence),
                 Vote("counterfactual", "for", f"{readings.percent(estimate.low)} or more of the step is recoverable"),
             ),
         )
@@ -90,7 +91,7 @@ class Disabled:
             remedy="Record a short trace or attach the probe to learn what it costs. " + causes.enable_remedy(evidence),
             votes=(
                 causes.intent_vote(evidence),
-                causes.PEERS_ABSTAIN,
+                peers_vote(evidence),
                 Vote("counterfactual", "abstains", "no kernels were traced"),
             ),
         )

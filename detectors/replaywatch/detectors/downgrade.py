@@ -8,6 +8,7 @@ from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, F
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.voting import peers_vote
 
 # How much of a decode step a mode captures; unknown words compare equal only to themselves.
 _STRENGTH: Final = {
@@ -69,7 +70,7 @@ class Downgrade:
             ),
             votes=(
                 Vote("intent", "for", f"{requested or 'the default'} was asked for, {resolved} runs"),
-                causes.PEERS_ABSTAIN,
+                peers_vote(evidence),
                 _counterfactual(estimate),
             ),
         )

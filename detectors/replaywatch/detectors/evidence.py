@@ -8,6 +8,7 @@ from functools import reduce
 
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window, Workload, merge_windows
+from replaywatch.detectors.peers import CohortSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,8 @@ class Evidence:
 
     `recent` is the last horizon (a minute or two live, the whole file for a recording), `lifetime` everything since
     the process started or the recording began. `is_recording` says that nothing more will come: a recording is judged
-    on what it has, a live workload may still warm up.
+    on what it has, a live workload may still warm up. `peers` is what replicas with the same fingerprint show, where
+    somebody knows them.
     """
 
     workload: Workload
@@ -25,6 +27,7 @@ class Evidence:
     config: EngineConfig | None = None
     fingerprint: Fingerprint | None = None
     is_recording: bool = False
+    peers: CohortSummary | None = None
 
 
 def gather(

@@ -6,8 +6,9 @@ from typing import ClassVar, Final
 
 from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote
 from replaywatch.detectors import readings
-from replaywatch.detectors.causes import PEERS_ABSTAIN, intent_vote
+from replaywatch.detectors.causes import intent_vote
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.voting import peers_vote
 
 # One study of 25 applications calls 3 % a regression; 4 of them were.
 HARM_RATIO: Final = 1.03
@@ -54,7 +55,11 @@ class Harmful:
                 Cause("copies into static inputs or padding cost more than the launches saved", 0.5, "step times"),
             ),
             remedy="Run this work eager, or remove the copies into static inputs; measure both ways on your traffic.",
-            votes=(intent_vote(evidence), PEERS_ABSTAIN, Vote("counterfactual", "for", "both ways were measured")),
+            votes=(
+                intent_vote(evidence),
+                peers_vote(evidence),
+                Vote("counterfactual", "for", "both ways were measured"),
+            ),
         )
 
 

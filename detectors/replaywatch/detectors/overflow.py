@@ -22,6 +22,7 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.ladder_flags import advice_text, ceiling_flag, tokens_of_a_sequence
+from replaywatch.detectors.voting import peers_vote
 
 OVERFLOW_SHARE: Final = 0.01
 ABSORBING_SHARE: Final = 0.5
@@ -84,7 +85,7 @@ class Overflow:
             remedy=_remedy(evidence, sizes, ceiling),
             votes=(
                 causes.intent_vote(evidence),
-                causes.PEERS_ABSTAIN,
+                peers_vote(evidence),
                 Vote("counterfactual", "for", "replayed and eager steps of the same process differ"),
             ),
         )

@@ -10,6 +10,7 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.calibration import MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import estimate_work
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.voting import peers_vote
 
 
 class PartialCoverage:
@@ -65,7 +66,7 @@ class PartialCoverage:
             remedy=self._remedy(evidence) if is_fault else None,
             votes=(
                 causes.intent_vote(evidence),
-                causes.PEERS_ABSTAIN,
+                peers_vote(evidence),
                 Vote("counterfactual", "for" if is_fault else "against", _reason(estimate)),
             ),
             is_fault=is_fault,

@@ -1,0 +1,105 @@
+"""`Figures`: the handful of numbers of a window that are compared with peers and followed over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram
+from replaywatch.contract.window import Dispatch, Timing, Window
+
+# A step this many times longer than the usual one is a pause, of the host or for want of work, and no step.
+PAUSE_STEPS: Final = 4.0
+# Steps that are eager on purpose say nothing of graphs.
+_BY_DESIGN: Final = ("prefill_by_design", "warm_up")
+_MIDDLE: Final = sqrt(2.0 ** (-1 / BUCKETS_PER_DOUBLING))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What one window says; None where it does not.
+
+    Units: `_us` microseconds of a usual step, replay, gap or launch call; ratios in 0..1; `load` tokens a step where
+    tokens are counted, else sequences; `pause_ratio` the share of stepping time in pauses.
+    """
+
+    steps: int = 0
+    load: float | None = None
+    step_us: float | None = None
+    pause_ratio: float | None = None
+    replay_us: float | None = None
+    gap_us: float | None = None
+    launch_us: float | None = None
+    unreplayed_ratio: float | None = None
+    coverage: float | None = None
+    captures_per_step: float | None = None
+    pool_bytes: int | None = None
+
+
+def figures_of(window: Window) -> Figures:
+    """The figures of one window, short or merged."""
+    dispatch, timing, steps = window.dispatch, window.timing, window.steps or 0
+    step_us, pause_ratio = usual_step(timing)
+    captures = dispatch.captures.get("ok") if dispatch.captures is not None else None
+    return Figures(
+        steps=steps,
+        load=_load(dispatch),
+        step_us=step_us,
+        pause_ratio=pause_ratio,
+        replay_us=_mean_us(timing.replay),
+        gap_us=_mean_us(timing.replay_gap),
+        launch_us=_mean_us(timing.graph_launch_call),
+        unreplayed_ratio=_unreplayed(dispatch),
+        coverage=window.traced.coverage if window.traced is not None else None,
+        captures_per_step=captures / steps if captures is not None and steps else None,
+        pool_bytes=window.memory.pool_bytes,
+    )
+
+
+def usual_step(timing: Timing) -> tuple[float | None, float | None]:
+    """Mean microseconds of the steps that are no pauses, and the share of the time that pauses take."""
+    periods = timing.step_period
+    if periods is None and timing.step_by_mode:
+        periods = Histogram()
+        for one in timing.step_by_mode.values():
+            periods = periods.merge(one)
+    if periods is None or not periods.count or not periods.sum:
+        return None, None
+    usual_ns = periods.quantile(0.5) or 0.0
+    edge_ns = PAUSE_STEPS * usual_ns
+    long_n, long_ns = 0, 0.0
+    for index, n in periods.buckets.items():
+        middle_ns = _MIDDLE * 2.0 ** (index / BUCKETS_PER_DOUBLING)
+        if middle_ns > edge_ns:
+            long_n, long_ns = long_n + n, long_ns + n * middle_ns
+    if not long_n:
+        return periods.sum / periods.count / 1000, 0.0
+    # The sum is exact and the length of pauses is not: what is left after them is trusted while they are few.
+    rest_ns = periods.sum - long_ns
+    usual_ns = rest_ns / (periods.count - long_n) if long_ns < 0.3 * periods.sum else usual_ns
+    return usual_ns / 1000, min(1.0, long_ns / periods.sum)
+
+
+def _mean_us(histogram: Histogram | None) -> float | None:
+    return histogram.sum / histogram.count / 1000 if histogram is not None and histogram.count else None
+
+
+def _load(dispatch: Dispatch) -> float | None:
+    steps = sum(dispatch.steps.values()) if dispatch.steps else 0
+    if dispatch.real_tokens and steps:
+        return dispatch.real_tokens / steps
+    sizes = dispatch.batch_sizes
+    total = sum(sizes.values()) if sizes else 0
+    return sum(size * n for size, n in sizes.items()) / total if sizes and total else None
+
+
+def _unreplayed(dispatch: Dispatch) -> float | None:
+    """Share of steps that no graph held, steps that are eager by design left out."""
+    steps: Mapping[str, int] = dispatch.steps or {}
+    fallbacks = dispatch.fallbacks or {}
+    eager = steps.get("eager", 0)
+    by_design = min(eager, sum(fallbacks.get(reason, 0) for reason in _BY_DESIGN))
+    total = sum(steps.values()) - by_design
+    return (eager - by_design) / total if total > 0 else None
