@@ -1,0 +1,8 @@
+#!/bin/sh
+# install-program.sh WHEELS EXTRA CONSTRAINTS PREFIX: install a program with what its extra needs, at pinned versions.
+set -eu
+wheels=$1 extra=$2 constraints=$3 prefix=$4
+python=${PYTHON:-python}
+wheel=$(echo "$wheels"/replaywatch-*.whl)
+"$python" -m pip install --quiet --no-warn-script-location --ignore-installed \
+  --constraint "$constraints" --prefix "$prefix" "${wheel}[${extra}]"
