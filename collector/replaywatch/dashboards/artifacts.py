@@ -1,0 +1,29 @@
+"""Everything that is generated, by its place in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from replaywatch.dashboards.pages import alerts_page, metrics_page
+from replaywatch.dashboards.rules import rules_text
+
+
+def artifacts() -> dict[str, str]:
+    """Text by path, relative to the repository's root."""
+    return {
+        "dashboards/rules/replaywatch.rules.yml": rules_text(),
+        "docs/metrics.md": metrics_page(),
+        "docs/alerts.md": alerts_page(),
+    }
+
+
+def write(root: Path) -> list[str]:
+    """Write what differs; the paths written."""
+    written = []
+    for name, text in artifacts().items():
+        file = root / name
+        if not file.is_file() or file.read_text() != text:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            written.append(name)
+    return written

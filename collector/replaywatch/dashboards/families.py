@@ -1,0 +1,31 @@
+"""Which family each detector belongs to: what people silence, route and count together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    "off": ("disabled", "downgrade", "compile_mode", "skipped"),
+    "coverage": ("partial_coverage", "overflow", "fallbacks", "exact_sizes"),
+    "replay": ("replay_gap", "copy_bound", "harmful", "padding"),
+    "capture": ("thrash", "capture_failed", "unused_graphs", "slow_capture", "graph_memory_estimate"),
+    "faults": ("failing_calls", "replay_stuck"),
+    "peers": ("odd_one_out",),
+    "sight": ("contradiction",),
+}
+OTHER: Final = "other"
+WORDS: Final = {
+    "off": "graphs are not used",
+    "coverage": "graphs hold a part of the work only",
+    "replay": "graphs are used and something still costs time",
+    "capture": "capturing graphs goes wrong, or costs too much",
+    "faults": "calls on graphs fail",
+    "peers": "a replica differs from its like",
+    "sight": "what is seen contradicts itself",
+    OTHER: "not sorted into a family yet",
+}
+
+
+def family_of(detector: str) -> str:
+    """The family of a detector; OTHER for one that no family names."""
+    return next((family for family, detectors in FAMILIES.items() if detector in detectors), OTHER)
