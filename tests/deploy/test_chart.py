@@ -1,0 +1,301 @@
+"""The chart: rendered by Helm's engine, strict against Kubernetes' schemas, unprivileged, and true to the programs."""
+
+from __future__ import annotations
+
+import sys
+from importlib import util
+from types import ModuleType
+
+import pytest
+import yaml
+
+from deploy.manifests import (
+    CHART,
+    NAMESPACE,
+    OPERATOR_MODELS,
+    Object,
+    check,
+    containers,
+    helm_python,
+    notes,
+    of_kind,
+    pod_spec,
+    render,
+)
+from deploy.programs import DEPLOY, output_of, program
+from replaywatch.agent.options import OPTIONS as AGENT_OPTIONS
+from replaywatch.collector.options import OPTIONS as COLLECTOR_OPTIONS
+from replaywatch.contract.options import Option
+from replaywatch.probe.settings import option_rows
+
+EVERYTHING: Object = {
+    "serviceMonitor": {"enabled": True, "additionalLabels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True},
+    "grafanaDashboards": {"enabled": True},
+    "imagePullSecrets": [{"name": "pull"}],
+    "commonLabels": {"team": "inference"},
+    "collector": {
+        "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "tls"},
+        "webhook": {"url": "https://hooks.example.com/x", "existingSecret": "signing"},
+        "publicUrl": "https://replaywatch.example.com",
+        "dashboardUrl": "https://grafana.example.com/d/x",
+        "extraEnv": [{"name": "REPLAYWATCH_COLLECTOR_OPEN_SEVERITY", "value": "info"}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+        "affinity": {"nodeAffinity": {}},
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "high",
+    },
+    "agent": {"spool": {"hostPath": "/var/lib/replaywatch"}, "runtimeClassName": "nvidia", "arguments": ["--listen=x"]},
+    "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]},
+}
+POSTGRES: Object = {"collector": {"replicas": 3, "database": {"existingSecret": "database"}}}
+CASES: dict[str, Object] = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "postgres": POSTGRES,
+    "no collector": {"collector": {"enabled": False}, "agent": {"collectorUrl": "https://c.example.com"}},
+    "no agents": {"agent": {"mode": "none"}},
+    "no token": {"auth": {"enabled": False}, "networkPolicy": {"enabled": False}},
+    "no volume": {"collector": {"persistence": {"enabled": False}}},
+}
+KNOWN_VARIABLES = {
+    *(o.variable("agent") for o in AGENT_OPTIONS),
+    *(o.variable("collector") for o in COLLECTOR_OPTIONS),
+    *(o.variable("probe") for o in option_rows()),
+    "REPLAYWATCH_PROBE",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_object_is_one_that_kubernetes_takes(case: str) -> None:
+    objects = render(CASES[case])
+    assert objects
+    check(objects)
+    for thing in objects:
+        assert thing["metadata"]["namespace"] == NAMESPACE
+        assert thing["metadata"]["labels"]["app.kubernetes.io/instance"] == "replaywatch"
+
+
+def test_the_check_of_operator_objects_finds_a_field_that_does_not_exist() -> None:
+    if not OPERATOR_MODELS.is_dir():
+        pytest.skip("build/operator-models is not there (package cloudcoil-models-prometheus-operator)")
+    monitor = of_kind(render(EVERYTHING), "ServiceMonitor", "agent")
+    monitor["spec"]["endpoints"][0]["honourLabels"] = True
+    with pytest.raises(AssertionError, match="does not know"):
+        check([monitor])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_helm_lint_has_no_warning(case: str) -> None:
+    report = helm_python.lint(CHART, CASES[case], strict=True, kube_version="v1.31.0")
+    assert report["errors"] == []
+    assert [m for m in report["messages"] if m["severity"] > 1] == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_two_objects_have_one_name(case: str) -> None:
+    names = [(o["kind"], o["metadata"]["name"]) for o in render(CASES[case])]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_programs_run_without_privileges_on_a_root_they_cannot_write(case: str) -> None:
+    for thing in render(CASES[case]):
+        if thing["kind"] not in ("StatefulSet", "DaemonSet"):
+            continue
+        spec = pod_spec(thing)
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not spec.get("hostNetwork")
+        for container in containers(thing):
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"]["drop"] == ["ALL"]
+            if container["name"] != "own-socket-folder":
+                assert "add" not in security["capabilities"]
+                assert security.get("runAsUser", spec["securityContext"]["runAsUser"]) != 0
+
+
+def test_nothing_is_allowed_to_speak_to_the_kubernetes_api() -> None:
+    kinds = {o["kind"] for o in render(EVERYTHING)}
+    assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_mount_has_its_volume_and_every_volume_a_mount(case: str) -> None:
+    for thing in render(CASES[case]):
+        if thing["kind"] not in ("StatefulSet", "DaemonSet"):
+            continue
+        claims = [c["metadata"]["name"] for c in thing["spec"].get("volumeClaimTemplates", [])]
+        volumes = {v["name"] for v in pod_spec(thing).get("volumes", [])} | set(claims)
+        mounts = {m["name"] for c in containers(thing) for m in c.get("volumeMounts", [])}
+        assert volumes == mounts
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_variable_is_an_option_of_its_program(case: str) -> None:
+    for thing in render(CASES[case]):
+        if thing["kind"] in ("StatefulSet", "DaemonSet"):
+            for container in containers(thing):
+                names = {e["name"] for e in container.get("env", []) if e["name"].startswith("REPLAYWATCH")}
+                assert names <= KNOWN_VARIABLES
+
+
+def environment(thing: Object) -> dict[str, str]:
+    return {e["name"]: e["value"] for c in containers(thing) for e in c.get("env", []) if "value" in e}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_programs_accept_the_values_that_the_chart_gives_them(case: str) -> None:
+    tables: dict[str, tuple[Option, ...]] = {"agent": AGENT_OPTIONS, "collector": COLLECTOR_OPTIONS}
+    for thing in render(CASES[case]):
+        if thing["kind"] in ("StatefulSet", "DaemonSet"):
+            given = environment(thing)
+            for command, table in tables.items():
+                for option in table:
+                    if (value := given.get(option.variable(command))) is not None:
+                        option.read(value, option.name)
+
+
+def test_selectors_find_their_pods_and_no_others() -> None:
+    objects = render(EVERYTHING)
+    pods = {
+        part: of_kind(objects, kind, part)["spec"]["template"]["metadata"]["labels"]
+        for part, kind in (("collector", "StatefulSet"), ("agent", "DaemonSet"))
+    }
+    for thing in objects:
+        spec = thing.get("spec", {})
+        selector = spec.get("selector") or spec.get("podSelector")
+        if thing["kind"] == "ServiceMonitor" or selector is None:
+            continue
+        wanted = selector.get("matchLabels", selector)
+        part = thing["metadata"]["name"].rsplit("-", 1)[-1]
+        assert {p for p, labels in pods.items() if wanted.items() <= labels.items()} == {part}
+
+
+def test_monitors_find_the_services_and_keep_the_workloads_own_labels() -> None:
+    objects = render(EVERYTHING)
+    for part, port in (("collector", "http"), ("agent", "metrics")):
+        monitor, service = of_kind(objects, "ServiceMonitor", part), of_kind(objects, "Service", part)
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert [p["name"] for p in service["spec"]["ports"]] == [port]
+        assert [(e["port"], e["honorLabels"]) for e in monitor["spec"]["endpoints"]] == [(port, True)]
+
+
+def test_agents_ship_to_this_release_with_its_token() -> None:
+    objects = render()
+    agent, service = of_kind(objects, "DaemonSet", "agent"), of_kind(objects, "Service", "collector")
+    given = environment(agent)
+    host = f"{service['metadata']['name']}.{NAMESPACE}.svc"
+    assert given["REPLAYWATCH_AGENT_COLLECTOR_URL"] == f"http://{host}:{service['spec']['ports'][0]['port']}"
+    assert given["REPLAYWATCH_AGENT_TOKEN_FILE"] == "/etc/replaywatch/auth/token"
+    secret = of_kind(objects, "Secret")
+    assert [v["secret"]["secretName"] for v in pod_spec(agent)["volumes"] if "secret" in v] == [
+        secret["metadata"]["name"]
+    ]
+
+
+def test_a_node_agent_knows_that_it_speaks_for_the_node() -> None:
+    agent = of_kind(render(), "DaemonSet", "agent")
+    assert environment(agent)["REPLAYWATCH_AGENT_SCOPE"] == "node"
+    assert pod_spec(agent)["hostPID"] is True
+    mounts = {m["mountPath"]: m for c in containers(agent) for m in c["volumeMounts"]}
+    assert mounts["/var/log/containers"]["readOnly"] is True
+
+
+def test_an_external_database_needs_no_volume_claim() -> None:
+    collector = of_kind(render(POSTGRES), "StatefulSet", "collector")
+    assert "volumeClaimTemplates" not in collector["spec"]
+    assert collector["spec"]["replicas"] == 3
+
+
+def test_several_collectors_on_sqlite_are_refused_with_a_sentence() -> None:
+    with pytest.raises(helm_python.HelmError, match=r"set collector\.database\.existingSecret"):
+        render({"collector": {"replicas": 2}})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"agnet": {}},
+        {"agent": {"mode": "sidecar"}},
+        {"agent": {"port": 80}},
+        {"collector": {"replicas": "many"}},
+        {"collector": {"webhook": {"url": "hooks.example.com"}}},
+        {"serviceMonitor": {"interval": "15"}},
+    ],
+)
+def test_values_that_cannot_work_are_refused(wrong: Object) -> None:
+    with pytest.raises(helm_python.HelmError):
+        render(wrong)
+
+
+def test_the_rules_are_those_of_the_repository_and_prometheus_takes_them(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    rules = [o for o in render(EVERYTHING) if o["kind"] == "PrometheusRule"]
+    files = sorted((DEPLOY.parent / "dashboards" / "rules").glob("*.rules.yml"))
+    assert [r["spec"] for r in rules] == [yaml.safe_load(f.read_text()) for f in files]
+    path = tmp_path_factory.mktemp("rules") / "rules.yml"
+    for rule in rules:
+        path.write_text(yaml.safe_dump(rule["spec"]))
+        output_of([program("promtool", "prometheus"), "check", "rules", str(path)])
+
+
+def test_dashboards_fit_into_their_config_maps() -> None:
+    maps = [o for o in render(EVERYTHING) if o["kind"] == "ConfigMap"]
+    files = {f.name: f.read_text() for f in (DEPLOY.parent / "dashboards" / "grafana").glob("*.json")}
+    assert {name: text.rstrip("\n") for m in maps for name, text in m["data"].items()} == {
+        name: text.rstrip("\n") for name, text in files.items()
+    }
+    assert all(len(yaml.safe_dump(m)) < 1 << 20 for m in maps)
+
+
+def test_an_open_collector_is_said_to_be_open() -> None:
+    assert "Anybody who reaches the collector" in notes({"auth": {"enabled": False}})
+    assert "Anybody" not in notes({})
+
+
+@pytest.mark.parametrize("name", ["watched-by-node-agent.yaml", "watched-by-sidecar.yaml"])
+def test_the_examples_of_watched_pods_are_valid_and_fit_the_chart(name: str) -> None:
+    thing = yaml.safe_load((DEPLOY / "kubernetes" / name).read_text())
+    check([thing])
+    given = environment(thing)
+    assert {n for n in given if n.startswith("REPLAYWATCH")} <= KNOWN_VARIABLES
+    agent = of_kind(render(), "DaemonSet", "agent")
+    assert given["REPLAYWATCH_PROBE_SOCKET"] == environment(agent)["REPLAYWATCH_AGENT_SOCKET"]
+    if "node" in name:
+        folder = {v["name"]: v["hostPath"]["path"] for v in pod_spec(thing)["volumes"] if "hostPath" in v}
+        ours = {v["name"]: v["hostPath"]["path"] for v in pod_spec(agent)["volumes"] if "hostPath" in v}
+        assert folder["replaywatch-socket"] == ours["socket"]
+        groups = pod_spec(thing)["securityContext"]["supplementalGroups"]
+        assert groups == [pod_spec(agent)["securityContext"]["runAsGroup"]]
+
+
+def load_describe() -> ModuleType:
+    spec = util.spec_from_file_location("describe_chart", DEPLOY / "helm" / "describe.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules["describe_chart"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_charts_readme_and_schema_are_fresh() -> None:
+    for file, content in load_describe().describe().items():
+        assert file.read_text() == content, "run: python deploy/helm/describe.py"
+
+
+def test_the_limits_of_the_schema_name_values_that_exist() -> None:
+    describe = load_describe()
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for path in describe.LIMITS:
+        here = values
+        for part in path.split("."):
+            here = here[part]
