@@ -22,6 +22,7 @@ from replaywatch.detectors.partial_coverage import PartialCoverage
 from replaywatch.detectors.replay_gap import ReplayGap
 from replaywatch.detectors.skipped import Skipped
 from replaywatch.detectors.start_up import GraphMemoryEstimate, SlowCapture
+from replaywatch.detectors.sudden import Sudden
 from replaywatch.detectors.thrash import Thrash
 from replaywatch.detectors.unused_graphs import UnusedGraphs
 
@@ -47,4 +48,5 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     CompileMode(),
     Contradiction(),
     OddOneOut(),
+    Sudden(),
 )

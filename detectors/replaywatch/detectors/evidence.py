@@ -9,6 +9,7 @@ from functools import reduce
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window, Workload, merge_windows
 from replaywatch.detectors.peers import CohortSummary
+from replaywatch.detectors.sudden_state import SuddenState, advance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class Evidence:
     `recent` is the last horizon (a minute or two live, the whole file for a recording), `lifetime` everything since
     the process started or the recording began. `is_recording` says that nothing more will come: a recording is judged
     on what it has, a live workload may still warm up. `peers` is what replicas with the same fingerprint show, where
-    somebody knows them.
+    somebody knows them; `sudden` what its windows taught one by one; `previous_fingerprint` the one before a change.
     """
 
     workload: Workload
@@ -28,6 +29,8 @@ class Evidence:
     fingerprint: Fingerprint | None = None
     is_recording: bool = False
     peers: CohortSummary | None = None
+    sudden: SuddenState | None = None
+    previous_fingerprint: Fingerprint | None = None
 
 
 def gather(
@@ -49,6 +52,7 @@ def gather(
     since = ordered[-1].end_ns - horizon_ns if horizon_ns is not None else None
     recent = reduce(merge_windows, [w for w in ordered if since is None or w.end_ns > since])
     lifetime = reduce(merge_windows, ordered)
+    sudden = reduce(advance, ordered, SuddenState())
     return Evidence(
         workload=lifetime.workload,
         recent=recent,
@@ -56,4 +60,6 @@ def gather(
         config=(configs or {}).get(lifetime.config_id or ""),
         fingerprint=(fingerprints or {}).get(lifetime.fingerprint_id or ""),
         is_recording=is_recording,
+        sudden=sudden,
+        previous_fingerprint=(fingerprints or {}).get(sudden.previous_fingerprint_id or ""),
     )

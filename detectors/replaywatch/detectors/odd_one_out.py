@@ -16,6 +16,7 @@ from replaywatch.contract.verdict import (
     severity_rank,
 )
 from replaywatch.detectors import causes, readings
+from replaywatch.detectors.device_clock import SLOW_CLOCK_RATIO, clock_ratio
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.peers import COMPARED, MIN_PEERS, WORDS, Deviation, deviations, is_odd
@@ -119,8 +120,8 @@ def _causes(evidence: Evidence, odd: tuple[Deviation, ...]) -> tuple[Cause, ...]
     device = evidence.recent.device
     if device is not None and device.processes is not None and device.processes > 1:
         found.append(Cause(f"{device.processes} processes compute on its device", 0.7, "NVML"))
-    slow_clock = readings.clock_ratio(evidence.recent)
-    if slow_clock is not None and slow_clock < readings.SLOW_CLOCK_RATIO:
+    slow_clock = clock_ratio(evidence.recent)
+    if slow_clock is not None and slow_clock < SLOW_CLOCK_RATIO:
         found.append(Cause(f"its device runs at {readings.percent(slow_clock)} of its clock", 0.7, "NVML"))
     if any(d.figure == "launch_us" for d in odd):
         found.append(Cause("its host is slower, or kept busy by something else", 0.6, "host time of graph launches"))

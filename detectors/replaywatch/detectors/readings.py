@@ -11,8 +11,6 @@ MIN_KERNELS_PER_STEP = 20
 # A live workload is judged after this many traced steps; a recording is judged on what it has.
 MIN_LIVE_TRACED_STEPS = 5
 MIN_LIVE_STEPS = 50
-# A device below this share of its clock is slow for that reason.
-SLOW_CLOCK_RATIO = 0.85
 
 
 def traced(evidence: Evidence) -> TracedWork | None:
@@ -80,13 +78,3 @@ def percent(ratio: float) -> str:
     """A ratio for people: 2.2 %, 45 %."""
     value = ratio * 100
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
-
-
-def clock_ratio(window: Window) -> float | None:
-    """Clock of the multiprocessors over its maximum; None where the device does not tell, or rests."""
-    device = window.device
-    if device is None or not device.sm_clock_hz or not device.sm_clock_max_hz:
-        return None
-    if device.throttle_reasons is not None and "idle" in device.throttle_reasons:
-        return None
-    return device.sm_clock_hz / device.sm_clock_max_hz
