@@ -29,6 +29,7 @@ class Scored:
     truth: float
     observed_us: float
     result: Result
+    allowed: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -40,33 +41,43 @@ class Scored:
         return None if self.ratio is None else self.ratio - self.truth
 
     @property
+    def is_alarm(self) -> bool:
+        """Whether a fault at warn or above is said that the recording's makers did not allow for."""
+        names = {"gap": "replay_gap"}
+        allowed = {names.get(a, a) for a in self.allowed}
+        return any(
+            f.is_fault and severity_rank(f.severity) >= severity_rank("warn") and f.detector not in allowed
+            for f in self.result.judgement.findings
+        )
+
+    @property
     def is_covered(self) -> bool:
         estimate = self.result.judgement.estimate
         return estimate is not None and estimate.low - 1e-9 <= self.truth <= estimate.high + 1e-9
 
 
 def score_corpus(folder: Path = CORPUS) -> list[Scored]:
-    """Every trace of every item whose truth was measured."""
+    """Every recording whose truth was measured while the host kept its speed, and whose loss is not an anomaly."""
     scored = []
     for line in (folder / "manifest.jsonl").read_text().splitlines():
         item = json.loads(line)
-        if not item.get("truth"):
+        if "truth" not in item or not item["host_is_steady"]:
             continue
-        for trace in (t for t in item["traces"] if "file" in t):
-            results = judge_recording(read(folder / trace["file"]))
-            truth = item["truth"]
-            scored.append(
-                Scored(
-                    item["name"], trace["mode"] + ("" if trace["annotated"] else " bare"), item["split"],
-                    item["label"], max(0.0, truth["rho"]), truth["observed_us"], results[0],
-                )
-            )  # fmt: skip
+        truth = item["truth"]
+        results = judge_recording(read(folder / item["trace"]["file"]))
+        mode = item["mode"] + ("" if item["annotated"] else " bare")
+        scored.append(
+            Scored(
+                item["item"], mode, item["split"], item["label"], max(0.0, truth["rho"]), truth["observed_us"], results[0],
+                tuple(item["expected_findings"] + item["allowed_findings"]),
+            )
+        )  # fmt: skip
     return scored
 
 
 def main() -> int:
     """Print the table."""
-    scored = score_corpus()
+    scored = score_corpus(Path(sys.argv[1]) if len(sys.argv) > 1 else CORPUS)
     for s in sorted(scored, key=lambda s: (s.split, s.truth)):
         e = s.result.judgement.estimate
         said = "none" if e is None else f"{e.ratio:5.3f} [{e.low:5.3f} {e.high:5.3f}] err {s.error:+.3f}"

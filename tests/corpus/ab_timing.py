@@ -66,18 +66,52 @@ def calls_for(step: Step, sync: Step, plan: BlockPlan, period_calls: int) -> int
     return max(1, min(periods, plan.most_calls // period_calls)) * period_calls
 
 
+@dataclass(frozen=True)
+class Round:
+    """One alternation: a block of every form between two gauges of the host, in microseconds."""
+
+    gauges_us: tuple[float, float]
+    block_us: Mapping[str, float]
+
+
+class Alternation:
+    """Times forms in alternating blocks (E G E G ...). Names that share a callable share its times."""
+
+    def __init__(
+        self, forms: Mapping[str, Step], sync: Step, plan: BlockPlan, period_calls: int = 1, steps_per_call: int = 1
+    ) -> None:
+        self.forms, self.sync, self.steps_per_call = forms, sync, steps_per_call
+        distinct: dict[int, Step] = {id(step): step for step in forms.values()}
+        self.calls = {key: calls_for(step, sync, plan, period_calls) for key, step in distinct.items()}
+        self.distinct = distinct
+        gc.collect()
+
+    def blocks(self) -> dict[str, float]:
+        """One block of every form, microseconds a step."""
+        times = {
+            key: block_us(step, self.sync, self.calls[key]) / self.steps_per_call for key, step in self.distinct.items()
+        }
+        return {name: times[id(step)] for name, step in self.forms.items()}
+
+    def round(self, gauge: Callable[[], float]) -> Round:
+        """The same between two gauges."""
+        before = gauge()
+        blocks = self.blocks()
+        return Round((before, gauge()), blocks)
+
+    def times(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, FormTimes]:
+        """Some blocks as times by form."""
+        return {
+            name: FormTimes(tuple(b[name] for b in blocks), self.calls[id(step)]) for name, step in self.forms.items()
+        }
+
+
 def time_forms(
     forms: Mapping[str, Step], sync: Step, plan: BlockPlan, period_calls: int = 1, steps_per_call: int = 1
 ) -> dict[str, FormTimes]:
-    """Time each form in alternation (E G E G ...). Names that share a callable share its times."""
-    distinct: dict[int, Step] = {id(step): step for step in forms.values()}
-    calls = {key: calls_for(step, sync, plan, period_calls) for key, step in distinct.items()}
-    blocks: dict[int, list[float]] = {key: [] for key in distinct}
-    gc.collect()
-    for _ in range(plan.alternations):
-        for key, step in distinct.items():
-            blocks[key].append(block_us(step, sync, calls[key]) / steps_per_call)
-    return {name: FormTimes(tuple(blocks[id(step)]), calls[id(step)]) for name, step in forms.items()}
+    """Time each form in alternation, as often as the plan says."""
+    alternation = Alternation(forms, sync, plan, period_calls, steps_per_call)
+    return alternation.times([alternation.blocks() for _ in range(plan.alternations)])
 
 
 def time_step_us(step: Step, sync: Step, seconds: float = 0.15) -> float:

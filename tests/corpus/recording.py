@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from ab_timing import BlockPlan, FormTimes, paired_rho, percentile, time_forms
-from host_gauge import gauge_us, is_steady
+from ab_timing import Alternation, BlockPlan, FormTimes, Round, paired_rho, percentile
+from host_gauge import commonest_state, gauge_us, is_same_state, wait_for_state
 from item import Forms, Item, TraceSpec, severity_of
 from machine import describe_machine
 from privacy import scrub
@@ -25,6 +25,12 @@ from tracing import TraceRun, record_trace
 from bench import open_bench
 
 Json = dict[str, object]
+
+
+MOST_ROUNDS = 9
+"""Rounds of blocks at most, to find `plan.alternations` of them in one state of the host."""
+PATIENCE_S = 4.0
+"""How long a trace waits for the state that its truth was measured in."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +104,16 @@ def record(task: Task, device: str, smoke: bool, seed: int, plan: BlockPlan, scr
     begin_s = time.perf_counter()
     bench = open_bench(device, smoke, seed)
     item, forms = task.item, task.item.build(bench)
-    gauges = [gauge_us()]
-    times = time_forms(forms.timed(), bench.sync, plan, forms.period_calls, forms.steps_per_call)
-    gauges.append(gauge_us())
+    alternation = Alternation(forms.timed(), bench.sync, plan, forms.period_calls, forms.steps_per_call)
+    rounds, state_us = steady_rounds(alternation, plan.alternations)
+    times = alternation.times([r.block_us for r in rounds])
     file = scratch / f"{task.name}.json.gz"
     step = forms.traced or forms.observed
+    before_us = wait_for_state(state_us, PATIENCE_S)
     run = record_trace(
-        step, bench.sync, task.spec, bench.cuda, max(1, item.trace_steps), forms.steps_per_traced_call, file
+        step, bench.sync, task.spec, bench.cuda, max(1, item.trace_steps), forms.steps_per_traced_call, file, gauge_us
     )
-    gauges.append(gauge_us())
+    gauges = [*(g for r in rounds for g in r.gauges_us), before_us, run.gauge_us]
     truth = truth_of(item, forms, times)
     return {
         **describe(task),
@@ -114,7 +121,7 @@ def record(task: Task, device: str, smoke: bool, seed: int, plan: BlockPlan, scr
         "truth": truth,
         "trace": trace_entry(run),
         "host_gauge_us": [round(us, 3) for us in gauges],
-        "host_is_steady": is_steady(gauges),
+        "host_is_steady": is_same_state(*gauges) and len(rounds) >= 2,
         "batch": forms.batch,
         "notes": dict(forms.notes),
         "seed": seed,
@@ -123,6 +130,17 @@ def record(task: Task, device: str, smoke: bool, seed: int, plan: BlockPlan, scr
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "peak_device_bytes": torch.cuda.max_memory_allocated() if bench.cuda else None,
     }
+
+
+def steady_rounds(alternation: Alternation, wanted: int) -> tuple[list[Round], float]:
+    """Rounds that were all in the host's commonest state, and that state's gauge; what there is after MOST_ROUNDS."""
+    rounds: list[Round] = []
+    while True:
+        rounds.append(alternation.round(gauge_us))
+        state_us = commonest_state([g for r in rounds for g in r.gauges_us])
+        steady = [r for r in rounds if is_same_state(state_us, *r.gauges_us)]
+        if len(steady) >= wanted or len(rounds) >= MOST_ROUNDS:
+            return steady or rounds, state_us
 
 
 def trace_entry(run: TraceRun) -> Json:

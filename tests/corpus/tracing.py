@@ -22,13 +22,17 @@ _CATEGORY = re.compile(r'"cat": "([^"]+)"')
 
 @dataclass(frozen=True)
 class TraceRun:
-    """One recorded trace: where it lies, how long its steps took under the profiler, and what it holds."""
+    """One recorded trace: where it lies, how long its steps took under the profiler, and what it holds.
+
+    `gauge_us` is the host's gauge right behind the traced steps.
+    """
 
     file: Path
     file_bytes: int
     traced_us: float
     steps: int
     events: dict[str, int]
+    gauge_us: float
 
 
 def activities_of(mode: Mode, cuda: bool) -> list[ProfilerActivity]:
@@ -107,14 +111,22 @@ def count_events(text: str) -> dict[str, int]:
 
 
 def record_trace(
-    step: Step, sync: Step, spec: TraceSpec, cuda: bool, calls: int, steps_per_call: int, file: Path
+    step: Step,
+    sync: Step,
+    spec: TraceSpec,
+    cuda: bool,
+    calls: int,
+    steps_per_call: int,
+    file: Path,
+    gauge: Callable[[], float],
 ) -> TraceRun:
     """Record `calls` calls of `step` into `file` (a .json.gz)."""
     prof, call_us = profile_steps(step, sync, spec, cuda, calls)
+    gauge_us = gauge()
     raw = file.with_suffix("")
     prof.export_chrome_trace(str(raw))
     text = scrub(raw.read_text(encoding="utf-8", errors="replace"))
     raw.unlink()
     file.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
     steps = calls * steps_per_call
-    return TraceRun(file, file.stat().st_size, call_us / steps_per_call, steps, count_events(text))
+    return TraceRun(file, file.stat().st_size, call_us / steps_per_call, steps, count_events(text), gauge_us)
