@@ -17,7 +17,7 @@ from typing import Any, Final
 from replaywatch.contract.verdict import Severity
 from replaywatch.notify import telling
 from replaywatch.notify.destination import Outcome, Posting, is_success, refused
-from replaywatch.notify.notice import Member, Notice
+from replaywatch.notify.notice import Notice
 
 PATH: Final = "/api/v2/alerts"
 ROUND_SECONDS: Final = 60
@@ -25,19 +25,8 @@ ROUND_SECONDS: Final = 60
 _LIFE_SECONDS: Final = 4 * ROUND_SECONDS
 _TEXT_MAX: Final = 2000
 SEVERITIES: Final[Mapping[str, str]] = {"page": "critical", "warn": "warning", "info": "info", "none": "info"}
-_LABELS: Final = {
-    "namespace": "namespace",
-    "pod": "pod",
-    "container": "container",
-    "engine": "engine",
-    "model_name": "model_name",
-    "component": "component",
-    "rank": "rank",
-    "phase": "phase",
-    "gpu": "gpu_index",
-    "UUID": "gpu_uuid",
-    "node": "node",
-}
+# Labels are an alert's identity. Pod and device are those of the worst member, which changes, so they are no labels.
+_LABELS: Final = ("namespace", "engine", "model_name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +47,12 @@ class Alertmanager:
         return True
 
     def posting(self, notice: Notice, unix_seconds: int) -> Posting:
-        """One alert for each incident of the notice."""
+        """The incident as an alert."""
         return self.standing([notice], unix_seconds)
 
     def standing(self, notices: Iterable[Notice], unix_seconds: int) -> Posting:
-        """All alerts of some notices in one request."""
-        found = [alert(notice, member, unix_seconds) for notice in notices for member in notice.members]
+        """Some incidents as alerts in one request."""
+        found = [alert(notice, unix_seconds) for notice in notices]
         return Posting(self.url.rstrip("/") + PATH, json.dumps(found).encode())
 
     def outcome(self, status: int, answer: str, headers: Mapping[str, str]) -> Outcome:
@@ -71,31 +60,32 @@ class Alertmanager:
         return Outcome(True) if is_success(status) else refused(status, answer, headers, is_final=status == 400)
 
 
-def alert(notice: Notice, member: Member, unix_seconds: int) -> dict[str, Any]:
-    """One alert; its labels are its identity, so they are the same for all events of an incident."""
+def alert(notice: Notice, unix_seconds: int) -> dict[str, Any]:
+    """One alert, with the same labels at all events of an incident that does not get worse."""
     ends = notice.closed_at if notice.event == "closed" and notice.closed_at else _text_of(unix_seconds + _LIFE_SECONDS)
+    w = notice.workload
+    labels = {
+        "alertname": alert_name(notice.detector),
+        "detector": notice.detector,
+        "severity": SEVERITIES[notice.worst_severity],
+        "source": "replaywatch",
+        "incident": notice.group_key if notice.is_test else str(notice.incident_id),
+        **{name: str(w[name]) for name in _LABELS if w.get(name)},
+    }
     notes = {
         "summary": telling.headline(notice),
         "description": telling.cost(notice),
         "cause": telling.cause(notice),
         "remedy": notice.remedy,
+        "pod": w.get("pod"),
+        "node": w.get("node"),
+        "UUID": w.get("gpu_uuid"),
         "runbook_url": notice.links.get("runbook"),
         "dashboard_url": notice.links.get("dashboard"),
     }
-
-    def known(name: str) -> bool:
-        return member.workload.get(name) not in (None, "")
-
-    labels = {
-        "alertname": alert_name(notice.detector),
-        "detector": notice.detector,
-        "severity": SEVERITIES[member.worst_severity],
-        "source": "replaywatch",
-        **{label: str(member.workload[name]) for label, name in _LABELS.items() if known(name)},
-    }
     return {
         "labels": {name: telling.cut(value, 500) for name, value in labels.items()},
-        "annotations": {name: telling.cut(value, _TEXT_MAX) for name, value in notes.items() if value},
+        "annotations": {name: telling.cut(str(value), _TEXT_MAX) for name, value in notes.items() if value},
         "startsAt": notice.opened_at,
         "endsAt": ends,
         **({"generatorURL": notice.links["incident"]} if "incident" in notice.links else {}),

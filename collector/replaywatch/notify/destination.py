@@ -19,10 +19,10 @@ _WORTH_ANOTHER_TRY: Final = frozenset((408, 421, 425, 429))
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One HTTP POST. Address and headers may hold a secret, so neither shows up in a representation."""
+    """One HTTP POST. Each part may hold a secret, so none shows up in a representation."""
 
     url: str = field(repr=False)
-    body: bytes
+    body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

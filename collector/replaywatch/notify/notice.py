@@ -1,4 +1,4 @@
-"""`Notice`: an event of one or more incidents, as people are told of it.
+"""`Notice`: an event of an incident, as people are told of it.
 
 It is read from the JSON document that waits in the collector's outbox, so that a message outlives a restart and is put
 into a destination's form only when it is sent.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from replaywatch.contract.errors import WireError
 from replaywatch.contract.verdict import SEVERITIES, Severity
 
-Event = Literal["opened", "raised", "closed"]
-EVENTS: Final[tuple[Event, ...]] = ("opened", "raised", "closed")
+Event = Literal["opened", "raised", "grown", "closed"]
+EVENTS: Final[tuple[Event, ...]] = ("opened", "raised", "grown", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,12 @@ class Cost:
     is_recoverable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One incident of a group."""
-
-    incident_id: int
-    label: str
-    severity: Severity
-    worst_severity: Severity
-    ratio: float | None = None
-    gpu_uuid: str | None = None
-    workload: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What happened. The fields about one workload are those of the group's worst member.
+    """What happened to an incident. The fields about one workload are those of the incident's worst member.
 
-    `group_key` is what incidents of one rollout share; `members` are this event's incidents, at least one; `count` is
-    how many there are when not all are listed; `still_open` is how many incidents of the group stay open after it.
+    `members` is how many workloads ever belonged to it, at least one; `open_members` how many still do. `document` is
+    the JSON it was read from.
     """
 
     event: Event
@@ -68,31 +55,15 @@ class Notice:
     remedy: str | None
     evidence: tuple[Mapping[str, Any], ...]
     links: Mapping[str, str]
-    members: tuple[Member, ...]
-    count: int
-    still_open: int
+    members: int
+    open_members: int
     document: str
     is_test: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the event is an end, and nothing of the group stays open."""
-        return self.event == "closed" and self.still_open == 0
 
     @property
     def label(self) -> str:
         """What the workload is called."""
         return str(self.workload.get("label") or "workload")
-
-    @property
-    def lost_gpus(self) -> float | None:
-        """GPU equivalents that the listed members lose; a device that several share counts once. None when unknown."""
-        worst: dict[str, float] = {}
-        for member in self.members:
-            if member.ratio is not None:
-                device = member.gpu_uuid or f"incident {member.incident_id}"
-                worst[device] = max(worst.get(device, 0.0), member.ratio)
-        return sum(worst.values()) if worst else None
 
 
 def read_notice(text: str) -> Notice:
@@ -111,11 +82,9 @@ def runbook(base: str, detector: str) -> str:
 
 def _notice(content: dict[str, Any], text: str) -> Notice:
     incident: dict[str, Any] = content["incident"]
-    group: dict[str, Any] = content.get("group") or {}
     links = {name: str(url) for name, url in content["links"].items() if url}
     if content.get("dashboard_url"):
         links["dashboard"] = str(content["dashboard_url"])
-    members = tuple(map(_member, group.get("members") or [content]))
     return Notice(
         event=_event(content["event"]),
         key=str(content["idempotency_key"]),
@@ -134,25 +103,10 @@ def _notice(content: dict[str, Any], text: str) -> Notice:
         remedy=None if content.get("remedy") is None else str(content["remedy"]),
         evidence=tuple(dict(e) for e in content.get("evidence") or []),
         links=links,
-        members=members,
-        count=int(group.get("count", len(members))),
-        still_open=int(group.get("still_open", 0)),
+        members=max(1, int(incident.get("members") or 1)),
+        open_members=int(incident.get("open_members") or 0),
         document=text,
         is_test=bool(content.get("is_test", False)),
-    )
-
-
-def _member(content: dict[str, Any]) -> Member:
-    cost = content.get("cost") or {}
-    workload = dict(content["workload"])
-    return Member(
-        incident_id=int(content["incident"]["id"]),
-        label=str(workload.get("label") or "workload"),
-        severity=_severity(content["severity"]),
-        worst_severity=_severity(content["incident"]["worst_severity"]),
-        ratio=float(cost["ratio"]) if cost.get("is_recoverable", True) and "ratio" in cost else None,
-        gpu_uuid=workload.get("gpu_uuid"),
-        workload=workload,
     )
 
 

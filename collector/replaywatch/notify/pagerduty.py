@@ -1,8 +1,7 @@
 """PagerDuty: Events API v2.
 
 Limits, from its reference: a summary of 1024 characters, a deduplication key of 255, a body of 512 KB; severity is one
-of critical, error, warning, info. One incident there is one group here, so a rollout pages once; it is resolved when
-the last incident of the group is closed.
+of critical, error, warning, info. An incident there is one here, with all its workloads: a rollout pages once.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class PagerDuty:
         return (self.routing_key,)
 
     def wants(self, notice: Notice) -> bool:
-        """An end only when nothing of the group stays open."""
-        return notice.event != "closed" or notice.is_over
+        """Everything."""
+        return True
 
     def posting(self, notice: Notice, unix_seconds: int) -> Posting:
         """The event."""
@@ -61,7 +60,6 @@ def event(notice: Notice, routing_key: str) -> dict[str, Any]:
         "cost": telling.cost(notice),
         "cause": telling.cause(notice),
         "remedy": notice.remedy,
-        "workloads": telling.members(notice) or [notice.label],
         "evidence": telling.evidence(notice),
         **{name.lower(): value for name, value in telling.facts(notice)},
     }
@@ -76,7 +74,7 @@ def event(notice: Notice, routing_key: str) -> dict[str, Any]:
             "component": telling.cut(str(w.get("pod") or notice.label), 255),
             "group": telling.cut(str(w.get("model_name") or w.get("namespace") or "replaywatch"), 255),
             "class": notice.detector,
-            "custom_details": {k: _short(v) for k, v in details.items() if v},
+            "custom_details": {k: telling.cut(v, _TEXT_MAX) for k, v in details.items() if v},
         },
         "client": "Replaywatch",
         **({"client_url": notice.links["incident"]} if "incident" in notice.links else {}),
@@ -85,12 +83,6 @@ def event(notice: Notice, routing_key: str) -> dict[str, Any]:
 
 
 def dedup_key(notice: Notice) -> str:
-    """The same for every event of a group; a digest, because a group's name has no limit of length."""
-    scope = f"{notice.group_key}/{notice.key}" if notice.is_test else notice.group_key
+    """The same for every event of an incident, and another at every collector."""
+    scope = notice.group_key if notice.is_test else f"{notice.links.get('incident')}/{notice.incident_id}"
     return "replaywatch-" + hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()[:40]
-
-
-def _short(value: object) -> object:
-    if isinstance(value, list):
-        return [telling.cut(str(v), 300) for v in value]
-    return telling.cut(str(value), _TEXT_MAX)

@@ -25,7 +25,6 @@ BLOCKS_MAX_CHARACTERS: Final = 12_000
 # What each part may take, escaped, so that the sum stays below the limit that nobody documents.
 _PART_MAX: Final = 1000
 _VALUE_MAX: Final = 250
-_LINE_MAX: Final = 100
 _MARKS: Final = {"page": ":rotating_light:", "warn": ":warning:", "info": ":information_source:", "none": ""}
 Block = dict[str, Any]
 
@@ -70,8 +69,6 @@ def message(notice: Notice) -> dict[str, Any]:
             blocks.append(_section(f"*Cause.* {_shown(cause, _PART_MAX)}"))
         if notice.remedy:
             blocks.append(_section(f"*To do.* {_shown(notice.remedy, _PART_MAX)}"))
-    if lines := telling.members(notice):
-        blocks.append(_section("\n".join(f"• {_shown(line, _LINE_MAX)}" for line in lines)))
     if links := telling.links(notice):
         blocks.append(_section("  ·  ".join(f"<{_address(url)}|{name}>" for name, url in links)))
     if evidence := telling.evidence(notice):

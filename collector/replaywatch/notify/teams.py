@@ -71,7 +71,6 @@ def card(notice: Notice) -> dict[str, Any]:
             body.append(_text(f"Cause: {cause}"))
         if notice.remedy:
             body.append(_text(f"To do: {notice.remedy}"))
-    body += [_text(telling.cut(line, 100)) for line in telling.members(notice)]
     if evidence := telling.evidence(notice):
         body.append({**_text(evidence), "isSubtle": True, "size": "small"})
     return {

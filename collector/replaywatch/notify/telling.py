@@ -8,7 +8,6 @@ from typing import Final
 from replaywatch.notify.notice import Notice
 
 ELLIPSIS: Final = "…"
-MEMBERS_SHOWN: Final = 10
 URL_MAX: Final = 600
 LINK_NAMES: Final = (
     ("incident", "Incident"),
@@ -26,8 +25,8 @@ def cut(text: str, limit: int) -> str:
 def headline(notice: Notice) -> str:
     """One line: what, and on whom."""
     test = "Test: " if notice.is_test else ""
-    done = {"opened": "", "raised": "worse: ", "closed": "over: "}[notice.event]
-    whom = notice.label if notice.count == 1 else f"{notice.count} workloads, such as {notice.label}"
+    done = {"opened": "", "raised": "worse: ", "grown": "more: ", "closed": "over: "}[notice.event]
+    whom = notice.label if notice.members == 1 else f"{notice.members} workloads, such as {notice.label}"
     return f"{test}{done}{notice.title} – {whom}"
 
 
@@ -35,8 +34,7 @@ def cost(notice: Notice) -> str:
     """One sentence about what is lost."""
     c = notice.cost
     if notice.event == "closed":
-        still = f" {notice.still_open} others of the same kind stay open." if notice.still_open else ""
-        return f"The finding is gone, or the workload is.{still}"
+        return "The finding is gone, or the workload is."
     if c is None:
         return "What it costs is not known."
     share = f"about {_percent(c.ratio)} of the step time ({_percent(c.low)} to {_percent(c.high)})"
@@ -44,9 +42,8 @@ def cost(notice: Notice) -> str:
         share += f", {_duration(c.saved_us)} of every {_duration(c.step_us)} step"
     if not c.is_recoverable:
         return f"Lost: {share}. Graphs alone do not bring that back."
-    gpus = notice.lost_gpus
-    worth = f"; {gpus:.2g} GPUs' worth" if gpus is not None else ""
-    return f"Graphs would bring back {share}{worth}."
+    where = "" if notice.members == 1 else f", on the worst of {notice.members} workloads"
+    return f"Graphs would bring back {share}{where}."
 
 
 def cause(notice: Notice) -> str | None:
@@ -62,6 +59,7 @@ def facts(notice: Notice) -> list[tuple[str, str]]:
     known = (
         ("Severity", notice.severity),
         ("Workload", place or notice.label),
+        ("Affected", f"{notice.members} workloads, {notice.open_members} still" if notice.members > 1 else ""),
         ("Engine", str(w.get("engine") or "")),
         ("Model", str(w.get("model_name") or "")),
         ("Node", str(w.get("node") or "")),
@@ -70,18 +68,6 @@ def facts(notice: Notice) -> list[tuple[str, str]]:
         ("Detector", notice.detector),
     )
     return [(name, value) for name, value in known if value]
-
-
-def members(notice: Notice) -> list[str]:
-    """One line for each of the group's workloads, the first ones; empty for a single one."""
-    if notice.count < 2:
-        return []
-    lines = [
-        f"{m.label}: {m.severity}" + (f", {_percent(m.ratio)}" if m.ratio is not None else "")
-        for m in notice.members[:MEMBERS_SHOWN]
-    ]
-    rest = notice.count - len(lines)
-    return lines + ([f"and {rest} more"] if rest > 0 else [])
 
 
 def evidence(notice: Notice) -> str:

@@ -22,19 +22,19 @@ class Trial:
     outcome: Outcome
 
 
-def sample(unix_seconds: int, *, public_url: str, runbooks: str, event: Event = "opened", key: str = "test") -> Notice:
+def sample(unix_seconds: int, *, public_url: str, runbooks: str, event: Event = "opened", key: str = "one") -> Notice:
     """A notice as a real one is, marked as a test."""
     at = datetime.fromtimestamp(unix_seconds, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
     document = {
         "schema_version": 1,
         "event": event,
         "is_test": True,
-        "idempotency_key": key,
+        "idempotency_key": f"test-{key}-{event}",
         "at": at,
         "incident": {
             "id": 0,
             "state": "closed" if event == "closed" else "open",
-            "group_key": "disabled/test",
+            "group_key": f"test/{key}",
             "opened_at": at,
             "closed_at": at if event == "closed" else None,
             "worst_severity": "page",
