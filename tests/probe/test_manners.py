@@ -94,6 +94,18 @@ def test_a_forked_child_that_does_nothing_sends_nothing(tmp_path: Path) -> None:
     assert len(by_pid(frames)) == 1
 
 
+@pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)"])
+def test_a_forked_child_never_destroys_its_parents_cuda_events(leave: str, tmp_path: Path) -> None:
+    all_frames(
+        START + GRAPHS + "import os, sys, time, gc\nmade = captured()\nend = time.time() + 0.5\n"
+        "while time.time() < end:\n    made.replay()\n"
+        f"child = os.fork()\nif not child:\n    gc.collect()\n    {leave}\n"
+        "assert os.waitpid(child, 0)[1] == 0\n",
+        tmp_path,
+        REPLAYWATCH_PROBE_TIME_ONE_IN="2",
+    )
+
+
 def test_the_last_window_leaves_with_the_process(tmp_path: Path) -> None:
     window = seen(
         START + GRAPHS + "made = captured()\nmade.replay()\n", tmp_path, REPLAYWATCH_PROBE_WINDOW_SECONDS="300"

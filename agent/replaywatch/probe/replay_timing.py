@@ -66,6 +66,12 @@ class ReplayTimer:
         self.replay = Tally()
         self.gap = Tally()
 
+    def handles(self) -> list[object]:
+        """Every CUDA event and stream that the samples hold."""
+        samples = [*self._idle, *self._pending, *(r.sample for r in self._ledger.recorders.alive() if r.sample)]
+        events = [event for s in samples for event in (s.start, s.end, s.next_start)]
+        return [*events, *(r.stream for r in self._ledger.recorders.alive() if r.stream is not None)]
+
     def timed(self, graph: Any, recorder: Recorder, original: Function) -> Any:
         """Replay a graph whose turn it is to be timed, or to end the gap after one that was."""
         sample = self.begin(recorder)

@@ -109,6 +109,7 @@ class Session:
         """In a forked child: no thread, no socket, no graph and no lock of the parent is of use."""
         if not self.running:
             return
+        _never_destroy(self.timer.handles())
         self.sight.reset()
         self.recorders.forget()
         self.ledger.reset()
@@ -123,6 +124,18 @@ class Session:
             self.port.forget()
         self.outlet = Outlet(self.settings.socket)
         self.keeper = Keeper(self)
+
+
+def _never_destroy(handles: list[object]) -> None:
+    """Keep a parent's CUDA events for good: destroying one in a forked child ends the child.
+
+    Found by the soak on an H200, torch 2.11: an event's destructor throws there (initialization error) and aborts.
+    """
+    if handles:
+        import ctypes
+
+        for handle in handles:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
 
 _lock = threading.Lock()
