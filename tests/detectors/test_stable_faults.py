@@ -72,6 +72,21 @@ def test_graphs_that_hold_little_of_the_work_are_partial_coverage() -> None:
     assert "2.2 %" in _finding(judgement, "partial_coverage").title
 
 
+def test_sampling_around_a_full_replay_is_not_partial_coverage() -> None:
+    """transformers' generate with a static cache: one replay a token, 27 % of the kernels are sampling around it."""
+    work = replace(
+        replayed_work(step_ms=2.7, busy_ms=0.9, kernels=340),
+        method="cupti",
+        graph_kernels=8 * 250,
+        eager_kernels=8 * 90,
+        total_graph_kernels=8 * 250,
+        launches=8 * 90,
+    )
+    judgement = judge(evidence(window(traced=work, dispatch=Dispatch(steps={"full": 500}, replays=500))))
+    assert "partial_coverage" not in {f.detector for f in judgement.findings}
+    assert _finding(judgement, "replay_gap").severity == "warn"
+
+
 def test_eager_by_configuration_without_a_trace_is_information_with_the_intent() -> None:
     config = EngineConfig(engine="vllm", graphs_enabled=False, enforced_by="--enforce-eager", resolved_mode="NONE")
     judgement = judge(evidence(window(origin="log"), config=config))

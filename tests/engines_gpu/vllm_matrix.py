@@ -41,6 +41,7 @@ def environment(work: Path, socket: Path, site: str | None, more: Mapping[str, s
     return {
         **os.environ, "PYTHONPATH": os.pathsep.join([*paths, *([inherited] if inherited else [])]),
         "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CACHE_ROOT": str(work / "cache"),
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # FlashInfer is not in the bundle
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "REPLAYWATCH_PROBE_SOCKET": str(socket),
         "REPLAYWATCH_PROBE_WINDOW_SECONDS": "1", "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "3",
         "PYTHONUNBUFFERED": "1", **more,

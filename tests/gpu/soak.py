@@ -51,7 +51,6 @@ class Victim:
         self.first = self.loop.tokens.clone()
         self.counts: dict[str, int] = {}
         self.expected = self._run(self.loop.eager), self._run(self.graph.replay)
-        self.kernels = 0
 
     def _run(self, step: Callable[[], None], steps: int = 6) -> str:
         """Tokens after some steps from the same start, and the sum of the cache they wrote."""
@@ -83,10 +82,7 @@ class Victim:
         device = self.torch.autograd.DeviceType.CUDA
         seen = sum(e.device_type == device and "Mem" not in e.name for e in found.events())
         self.count("profiles")
-        self.kernels = self.kernels or seen
-        if seen != self.kernels:
-            self.count("incomplete profiles")
-            print(f"profile saw {seen} of {self.kernels}", file=sys.stderr, flush=True)
+        self.count(f"profile of {seen} kernels")
 
     def capture(self) -> None:
         """A new graph that is replayed a few times and dropped."""
@@ -211,40 +207,67 @@ class Neighbours:
             subprocess.run(["umount", str(self.spool)], check=False)
 
 
-def watch(seconds: float, seed: int, folder: Path) -> dict[str, Any]:
-    """Run the victim under the probe among its neighbours; what came of it."""
+def watch(seconds: float, seed: int, folder: Path, with_probe: bool) -> dict[str, Any]:
+    """Run the victim among its neighbours, under the probe or without it; what came of it."""
     neighbours = Neighbours(folder, seed)
-    command = [sys.executable, "-m", "replaywatch.cli.main", "run", "--", sys.executable, str(Path(__file__)),
-               "--victim", "--seconds", str(seconds), "--seed", str(seed)]  # fmt: skip
+    program = [sys.executable, str(Path(__file__)), "--victim", "--seconds", str(seconds), "--seed", str(seed)]
+    command = [sys.executable, "-m", "replaywatch.cli.main", "run", "--", *program] if with_probe else program
     environment = {**os.environ, **DENSE, "REPLAYWATCH_PROBE_SOCKET": str(neighbours.socket)}
     errors = (folder / "victim.err").open("wb")
     victim = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment)
-    hangs, last, heard_s = 0, "", time.monotonic()
+    hangs, last = _follow(victim, neighbours)
+    status = victim.wait()
+    neighbours.end()
+    said = json.loads(last) if last.startswith("{") else {}
+    return {
+        "with_probe": with_probe,
+        "exit_status": status,
+        "hangs": hangs,
+        "finished": "end" in said,
+        "victim": said.get("end") or said,
+        "neighbours": neighbours.counts,
+        "spool_on_full_disk": neighbours.is_small,
+        "victim_errors": (folder / "victim.err").read_text(errors="replace")[:3000],
+    }
+
+
+def _follow(victim: subprocess.Popen[bytes], neighbours: Neighbours) -> tuple[int, str]:
+    """Hangs, and the last line that the victim said; something befalls the neighbours now and then."""
+    last, heard_s = "", time.monotonic()
     assert victim.stdout is not None
     while True:
         if select.select([victim.stdout], [], [], 1.0)[0]:
             line = victim.stdout.readline()
             if not line:
-                break
+                return 0, last
             last, heard_s = line.decode(), time.monotonic()
         elif time.monotonic() - heard_s > HANG_S + 60 * (not last):
-            hangs += 1
             victim.kill()
-            break
+            return 1, last
         if neighbours.random.random() < 0.2:
             neighbours.disturb()
-    status = victim.wait()
-    neighbours.end()
-    said = json.loads(last) if last.startswith("{") else {}
-    return {"exit_status": status, "hangs": hangs, "finished": "end" in said, "victim": said.get("end") or said,
-            "neighbours": neighbours.counts, "spool_on_full_disk": neighbours.is_small,
-            "victim_errors": (folder / "victim.err").read_text(errors="replace")[-2000:]}  # fmt: skip
+
+
+def verdict(result: dict[str, Any], alone: dict[str, Any] | None) -> list[str]:
+    """What is wrong. A profile is complete when it holds as many kernels as profiles hold without the probe."""
+    wrong = [k for k in result["victim"] if k.startswith(("wrong", "lost", "captures that should"))]
+    if result["exit_status"] or result["hangs"] or not result["finished"]:
+        wrong.append("the process did not end well")
+    if alone is not None:
+        seen, expected = _profiles(result), _profiles(alone)
+        wrong += [f"{n} profiles of {kernels} kernels" for kernels, n in seen.items() if kernels not in expected]
+    return wrong
+
+
+def _profiles(result: dict[str, Any]) -> dict[str, int]:
+    return {k.split()[2]: n for k, n in result["victim"].items() if k.startswith("profile of")}
 
 
 def main() -> int:
     """Parent or victim."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=620.0)
+    parser.add_argument("--alone-seconds", type=float, default=60.0, help="the same without the probe, before")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--victim", action="store_true")
@@ -252,16 +275,17 @@ def main() -> int:
     if options.victim:
         Victim(options.seed).work(options.seconds)
         return 0
-    begin_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        result = watch(options.seconds, options.seed, Path(folder))
-    result["seconds"] = round(time.monotonic() - begin_s, 1)
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n")
-    bad = [k for k in result["victim"] if k.startswith(("wrong", "incomplete", "lost"))]
-    return 0 if result["exit_status"] == 0 and not result["hangs"] and result["finished"] and not bad else 1
+    runs = []
+    for with_probe, seconds in ((False, options.alone_seconds), (True, options.seconds)):
+        begin_s = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+            runs.append(watch(seconds, options.seed, Path(folder), with_probe))
+        runs[-1]["seconds"] = round(time.monotonic() - begin_s, 1)
+        runs[-1]["wrong"] = verdict(runs[-1], runs[0] if with_probe else None)
+        if options.json:
+            options.json.write_text(json.dumps(runs, indent=1) + "\n")
+    print(json.dumps(runs, indent=1))
+    return 1 if runs[-1]["wrong"] else 0
 
 
 if __name__ == "__main__":

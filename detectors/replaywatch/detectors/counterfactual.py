@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Final
 
 from replaywatch.contract.verdict import Estimate
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import calibration as cost
 from replaywatch.detectors.evidence import Evidence
+
+FULL_SHARE: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class StepModel:
     chain_kernels: float
     removable_copy_ns: float
     waits: bool
+    is_replayed: bool
     spread: float
 
     @property
@@ -59,8 +63,12 @@ def slowness(work: TracedWork) -> float:
     return min(high, max(low, relative))
 
 
-def model_step(work: TracedWork) -> StepModel | None:
-    """The mean clean step of some traced work; None without steps or device work."""
+def model_step(work: TracedWork, *, replays_in_full: bool = False) -> StepModel | None:
+    """The mean clean step of some traced work; None without steps or device work.
+
+    `replays_in_full`: the process itself counts its steps as full replays, so kernels outside graphs are what surrounds
+    the replay. Where the trace does not tell waits for the device, such a step is taken to have them.
+    """
     if not work.steps or not work.span_ns or not work.busy_ns:
         return None
     n, tracer = work.steps, cost.TRACER_COSTS[work.method]
@@ -84,7 +92,8 @@ def model_step(work: TracedWork) -> StepModel | None:
         graph_kernels=work.graph_kernels / n,
         chain_kernels=(work.chain_kernels or work.kernels) / n,
         removable_copy_ns=copies_ns if copies_ns >= cost.REMOVABLE_COPY_SHARE * mean_ns else 0.0,
-        waits=bool(work.sync_ns and work.sync_ns > 0.01 * work.span_ns),
+        waits=replays_in_full if work.sync_ns is None else work.sync_ns > 0.01 * work.span_ns,
+        is_replayed=replays_in_full or work.graph_kernels >= cost.MOSTLY_REPLAYED * max(1, work.kernels),
         spread=sqrt(variance) / mean_ns / sqrt(n),
     )
 
@@ -111,7 +120,7 @@ def captured_ns(step: StepModel, observed: float, *, close_ranks: float = cost.C
     """
     busy_ns = step.busy_ns - step.removable_copy_ns
     graph_ns = busy_ns * (1 + close_ranks) + step.chain_kernels * cost.GRAPH_GAP_NS
-    if step.coverage >= cost.MOSTLY_REPLAYED and step.waits:
+    if step.is_replayed and step.waits:
         return max(min(graph_ns, observed), observed - step.launches * cost.LAUNCH_NS)
     serial_ns = graph_ns + step.fixed_ns * min(1.0, observed / step.traced_ns)
     return serial_ns + step.stall_ns if step.waits else max(serial_ns, step.stall_ns)
@@ -122,9 +131,9 @@ def _ratio(step: StepModel, host_factor: float, close_ranks: float) -> float:
     return min(1.0, max(0.0, 1.0 - captured_ns(step, observed, close_ranks=close_ranks) / observed))
 
 
-def estimate_work(work: TracedWork) -> Estimate | None:
+def estimate_work(work: TracedWork, *, replays_in_full: bool = False) -> Estimate | None:
     """The recoverable share of some traced work; None where it says nothing about gaps or has no steps."""
-    step = model_step(work)
+    step = model_step(work, replays_in_full=replays_in_full)
     if step is None or not work.gaps_are_evidence:
         return None
     doubt = cost.TRACER_COSTS[work.method].doubt
@@ -141,7 +150,14 @@ def estimate_work(work: TracedWork) -> Estimate | None:
     )
 
 
+def replays_in_full(evidence: Evidence) -> bool:
+    """Whether the process counts nine in ten of its recent steps as full replays."""
+    steps = evidence.recent.dispatch.steps or {}
+    total = sum(steps.values())
+    return total > 0 and steps.get("full", 0) >= FULL_SHARE * total
+
+
 def estimate_recoverable(evidence: Evidence) -> Estimate | None:
     """The recoverable share of a workload's step time, from its recent traced work; None when nothing was traced."""
     work = evidence.recent.traced or evidence.lifetime.traced
-    return None if work is None else estimate_work(work)
+    return None if work is None else estimate_work(work, replays_in_full=replays_in_full(evidence))

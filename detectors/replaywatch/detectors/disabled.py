@@ -7,7 +7,7 @@ from typing import ClassVar
 from replaywatch.contract.verdict import Blind, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote, WarmingUp
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
-from replaywatch.detectors.counterfactual import estimate_work
+from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.voting import peers_vote
 
@@ -38,7 +38,7 @@ class Disabled:
         per_step = readings.kernels_per_step(work)
         if per_step < readings.MIN_KERNELS_PER_STEP:
             return Healthy(self.name, f"{per_step:.0f} kernels a step: too few for launch overhead to matter", True)
-        estimate = estimate_work(work)
+        estimate = estimate_recoverable(evidence)
         if estimate is None:
             return Blind(self.name, "this tracer's stamps say nothing about gaps; trace with CUPTI or Kineto on NVIDIA")
         if estimate.severity == "none":

@@ -8,7 +8,7 @@ from replaywatch.contract.verdict import Blind, Estimate, EvidenceItem, Finding,
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.calibration import MOSTLY_REPLAYED
-from replaywatch.detectors.counterfactual import estimate_work
+from replaywatch.detectors.counterfactual import estimate_recoverable, replays_in_full
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.voting import peers_vote
 
@@ -32,9 +32,16 @@ class PartialCoverage:
             return Healthy(self.name, "no graph is used at all; another detector judges that")
         if work.coverage >= MOSTLY_REPLAYED and not _is_piecewise(work):
             return Healthy(self.name, f"graphs hold {readings.percent(work.coverage)} of the kernels", True)
+        if replays_in_full(evidence) and not _is_piecewise(work):
+            return Healthy(
+                self.name,
+                f"steps are replayed in full; the {readings.percent(1 - work.coverage)} of the kernels outside graphs "
+                "surround the replays",
+                True,
+            )
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
             return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
-        estimate = estimate_work(work)
+        estimate = estimate_recoverable(evidence)
         severity = "info" if estimate is None else estimate.severity
         is_fault = estimate is not None and severity != "none"
         launches = work.graph_launches / work.steps if work.steps else float(work.graph_launches)

@@ -20,7 +20,7 @@ from replaywatch.contract.verdict import (
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import readings
 from replaywatch.detectors.calibration import GRAPH_GAP_NS, MOSTLY_REPLAYED
-from replaywatch.detectors.counterfactual import StepModel, model_step, observed_ns
+from replaywatch.detectors.counterfactual import StepModel, model_step, observed_ns, replays_in_full
 from replaywatch.detectors.evidence import Evidence
 
 
@@ -55,9 +55,10 @@ class ReplayGap:
         work = readings.traced(evidence)
         if work is None or not work.steps or not work.gaps_are_evidence:
             return Blind(self.name, "no steps with usable stamps were traced")
-        if not work.graph_launches or (work.coverage or 0.0) < MOSTLY_REPLAYED:
+        in_full = replays_in_full(evidence)
+        if not work.graph_launches or not (in_full or (work.coverage or 0.0) >= MOSTLY_REPLAYED):
             return Healthy(self.name, "the step is not mostly replayed; other detectors judge it")
-        idle = _idle(work)
+        idle = _idle(work, in_full)
         if idle is None:
             return Blind(self.name, "no device work was traced")
         share = idle.idle_ns / idle.step_ns
@@ -105,8 +106,8 @@ _PLAN = (
 _STALL = "Prepare the next input while this step runs (more loader workers, prefetch, pinned memory); graphs are fine."
 
 
-def _idle(work: TracedWork) -> Idle | None:
-    step = model_step(work)
+def _idle(work: TracedWork, in_full: bool) -> Idle | None:
+    step = model_step(work, replays_in_full=in_full)
     if step is None:
         return None
     step_ns = observed_ns(step)
