@@ -153,11 +153,26 @@ def _mark_clean(spans: list[StepSpan]) -> None:
     for span in spans:
         if span.clean:
             by_phase[span.phase].append(span)
-    for group in by_phase.values():
-        _mark_untypical(group)
+    for of_phase in by_phase.values():
+        for group in _by_mode(of_phase):
+            _mark_untypical(group)
     if not any(s.clean for s in spans):
         for span in spans:
             span.clean = span.period_ns > 0
+
+
+def _by_mode(spans: list[StepSpan]) -> list[list[StepSpan]]:
+    """Steps of one mode are compared with each other: eager steps past a ceiling are no outliers of replayed ones.
+
+    A single step of its mode is compared with the commonest mode: it is a warm-up or an accident.
+    """
+    groups: dict[Mode, list[StepSpan]] = defaultdict(list)
+    for span in spans:
+        groups[span.mode].append(span)
+    commonest = max(groups, key=lambda mode: len(groups[mode]))
+    alone = [mode for mode, group in groups.items() if len(group) == 1 and mode != commonest]
+    groups[commonest] = sorted([*groups[commonest], *(groups.pop(m)[0] for m in alone)], key=lambda s: s.begin_ns)
+    return list(groups.values())
 
 
 def _mark_ends(spans: list[StepSpan]) -> None:

@@ -251,7 +251,7 @@ def _ceiling(eager_of_four: int) -> Item:
             order, best = order[::2] * 2, best[::2] * 2
         return Forms(in_turn(order), in_turn(best), large.state.batch, period_calls=4)
 
-    return item_of("ceiling", f"b48eager-{eager_of_four}of4", build, ("overflow",), ("partial",), trace_steps=4)
+    return item_of("ceiling", f"b48eager-{eager_of_four}of4", build, ("overflow",), ("partial",), trace_steps=12)
 
 
 def items() -> list[Item]:
