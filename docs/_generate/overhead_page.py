@@ -1,0 +1,99 @@
+"""The page on what watching costs, from measurements that a command printed and somebody committed to docs/data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+INTRODUCTION: Final = """\
+# Overhead
+
+What it costs to be watched. Every figure in a table below was printed by a command on the machine that is named; the
+page is made from its output by `python docs/_generate/pages.py`. Measure your own:
+
+```console
+python3 tests/bench/bench_probe.py --json docs/data/bench_probe.json
+```
+
+## The budget
+
+The probe may take 0.5 % of the process's time (`budget-ratio`, see [options](options.md)) and throttles itself: it
+times fewer replays and traces more rarely before it passes that. It is built so that the default stays far below.
+
+- **Always on**: a wrapper or torch's own hook around capture and replay, counted in place; one window of a few
+  kilobytes leaves every five seconds over a unix datagram socket that never blocks. What does not fit is dropped and
+  counted.
+- **One replay in 64** is timed with a pair of CUDA events, at most fifty a second.
+- **100 ms in every 60 s** are traced for kernels, without holding a CUPTI subscription, and never while
+  `torch.profiler` runs. Inside such a stretch steps are slower; the default duty makes that a hundredth of a percent of
+  the time for each 6 % that a traced step is longer.
+
+"""
+NONE: Final = """\
+## Measured
+
+No measurement is committed yet: `docs/data/bench_probe.json` is missing. Figures from development, on one H200
+(torch 2.11, CUDA 13.0), before there was a benchmark: a Python wrapper around `CUDAGraph.replay` adds 0.64 us to a
+replay; a pair of CUDA events adds 11 to 12 us to the replay that it times; a decode step inside a traced stretch is
+5.3 % longer with graphs, about 4 to 8 % without.
+"""
+
+
+def page(data: Path) -> str:
+    """The whole page, with or without measurements."""
+    file = data / "bench_probe.json"
+    return INTRODUCTION + (measured(json.loads(file.read_text())) if file.is_file() else NONE)
+
+
+def measured(results: dict[str, Any]) -> str:
+    """The tables. Shape: what tests/bench/bench_probe.py writes with --json."""
+    parts = ["## Measured\n", *_machine(results["machine"]), ""]
+    if "import_ms" in results:
+        parts.append(
+            f"Import and start in a fresh process: {results['import_ms']:.1f} ms, {results['import_mb']:.1f} MB."
+        )
+    if "replay_hook_us" in results:
+        estimate, low, high = results["replay_hook_us"]
+        parts.append(f"The hook on a replay of one kernel: {estimate:.2f} us (95 % interval {low:.2f} to {high:.2f}).")
+    parts += ["", "Step time with the probe against without, in pairs of short blocks; 95 % intervals.", ""]
+    parts += _table(results.get("loops", []), "mean_at_default_duty")
+    others = [row for row in results.get("others", []) if "skipped" not in row]
+    if others:
+        parts += ["", "## Other tools, same machine, same run", ""]
+        parts += _table(others, None)
+    skipped = [f"{row['what']} ({row['skipped']})" for row in results.get("others", []) if "skipped" in row]
+    if skipped:
+        parts += ["", f"Not measured: {'; '.join(skipped)}."]
+    if results.get("published"):
+        parts += ["", "## Published by others", "", "Their figures, on their machines; not measured here.", ""]
+        parts += ["| tool | what | published |", "|---|---|---|"]
+        parts += [f"| {name} | {what} | {figure} |" for name, what, figure in results["published"]]
+    return "\n".join(parts) + "\n"
+
+
+def _machine(machine: dict[str, Any]) -> list[str]:
+    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in machine.items())]
+
+
+def _table(rows: list[dict[str, Any]], default_duty: str | None) -> list[str]:
+    extra = " mean at the default duty |" if default_duty else ""
+    lines = [
+        f"| loop | what | step | mean | 99th percentile |{extra}",
+        "|---|---|---|---|---|" + ("---|" if extra else ""),
+    ]
+    for row in rows:
+        mean, p99 = _change(row["mean"]), _change(row["p99"])
+        line = f"| {row['loop']} | {row['what']} | {row['step_ms']:.3f} ms | {mean} | {p99} |"
+        if default_duty:
+            line += f" {_change(row.get(default_duty))} |"
+        lines.append(line)
+    return lines
+
+
+def _change(ratio: list[float] | None) -> str:
+    """A ratio with its interval as a change in percent."""
+    if ratio is None:
+        return ""
+    estimate, low, high = ((r - 1) * 100 for r in ratio)
+    return f"{estimate:+.2f} % ({low:+.2f} to {high:+.2f})"
