@@ -201,7 +201,12 @@ def fleet(end_ns: int, minutes: float) -> Iterator[list[Window]]:
         windows.append(blind_window(start, audit))
         if i == count - 1:
             windows.append(
-                replace(healthy_window(start, rng, fresh), traced=None, dispatch=Dispatch(), timing=Timing())
+                replace(
+                    healthy_window(start, rng, fresh),
+                    traced=None,
+                    dispatch=Dispatch(steps={"full": 2}),
+                    timing=Timing(),
+                )
             )
         if done < 0.6:
             windows.append(healthy_window(start, rng, silent))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 
 from collector.material import SECOND, healthy_window, workload
@@ -10,14 +11,15 @@ from replaywatch.collector.arrival import Limits
 from replaywatch.collector.detection import Detection, DetectionSettings
 from replaywatch.collector.hysteresis import Policy
 from replaywatch.collector.inbox import Inbox
-from replaywatch.collector.incidents import Incident, find_incidents
-from replaywatch.collector.ingest import StoredBatch, prepare, store_batch
+from replaywatch.collector.incidents import Incident, Wanted, find_incidents
+from replaywatch.collector.ingest import StoredBatch, prepare
+from replaywatch.collector.recording import Telling
 from replaywatch.collector.store import Store
 from replaywatch.collector.webhook import Links, message
 from replaywatch.collector.writer import Writer
 from replaywatch.contract.verdict import Blind, Estimate, Finding, Healthy, Severity
 from replaywatch.contract.window import Window, Workload
-from replaywatch.contract.wire import Batch
+from replaywatch.contract.wire import Batch, encode
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.judge import Judgement
 
@@ -28,6 +30,7 @@ SETTINGS = DetectionSettings(
     stale_ns=60 * SECOND,
     gone_ns=3600 * SECOND,
     checkpoint_ns=30 * SECOND,
+    agent_silent_ns=300 * SECOND,
     workloads_max=100,
     policy=Policy(),
 )
@@ -83,6 +86,7 @@ class Rig:
     """Feeds windows and ticks; `restart` begins again on the same store, as after a kill."""
 
     def __init__(self, store_url: str, *, links: Links | None = None) -> None:
+        self.telling = Telling()
         self.clock = ManualClock()
         self.judge = ToldJudge()
         self.links = links or Links("http://collector.example")
@@ -95,8 +99,8 @@ class Rig:
         self.writer = Writer(self.store, 64)
         self.writer.start()
         self.inbox = Inbox()
-        told = partial(message, self.links)
-        self.detection = Detection(self.store, self.writer, self.inbox, self.judge, SETTINGS, self.clock, told)
+        telling = replace(self.telling, message=partial(message, self.links))
+        self.detection = Detection(self.store, self.writer, self.inbox, self.judge, SETTINGS, self.clock, telling)
 
     def restart(self, *, cleanly: bool = False) -> None:
         """Stop, with or without a last checkpoint, and start anew."""
@@ -113,8 +117,8 @@ class Rig:
         """Store a batch as the web side does."""
         self._keys += 1
         batch = Batch(key=key or f"key-{self._keys}", sent_ns=self.clock(), windows=windows)
-        work = partial(store_batch, prepared=prepare(batch, self.clock()))
-        return self.writer.offer(work, self.inbox.put).result()
+        prepared = prepare(batch, self.clock(), body=encode(batch), is_gzip=False)
+        return self.writer.offer_batch(prepared, self.inbox.put).result()
 
     def tick(self, says: str | None = None, *, ticks: int = 1, who: Workload = WHO) -> None:
         """Five seconds pass, a window comes, a tick runs; so many times."""
@@ -132,4 +136,4 @@ class Rig:
 
     def incidents(self, *states: str) -> list[Incident]:
         with self.store.session() as session:
-            return find_incidents(session, states=states)
+            return find_incidents(session, Wanted(states=states))

@@ -90,7 +90,7 @@ def test_health_tells_the_truth(start: Start) -> None:
     until(lambda: web.get(f"{handle.url}/readyz").status_code == 200)
     assert web.get(f"{handle.url}/healthz").json()["ok"] is True
     with handle.collector.store.session() as session, session.begin():
-        session.execute(text("drop table replaywatch_schema"))
+        session.execute(text("drop table alembic_version"))
     broken = web.get(f"{handle.url}/readyz")
     assert broken.status_code == 503
     assert "store" in broken.json()["trouble"]

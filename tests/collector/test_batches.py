@@ -218,9 +218,9 @@ def test_a_token_is_asked_for_where_one_is_set(start: Start, tmp_path: Path) -> 
 
 def test_a_clock_that_runs_ahead_is_pulled_back_to_now() -> None:
     now_ns = WINDOW.end_ns - 3600 * SECOND
-    read = read_batch(encode(batch([WINDOW], "k")), is_gzip=False, limits=LIMITS, received_ns=now_ns)
+    read = read_batch(encode(batch([WINDOW], "k")), is_gzip=False, limits=LIMITS, received_ns=now_ns).batch
     assert (read.windows[0].start_ns, read.windows[0].end_ns) == (now_ns - 5 * SECOND, now_ns)
-    late = read_batch(encode(batch([WINDOW], "k")), is_gzip=False, limits=LIMITS, received_ns=now_ns + 10**15)
+    late = read_batch(encode(batch([WINDOW], "k")), is_gzip=False, limits=LIMITS, received_ns=now_ns + 10**15).batch
     assert late.windows[0] == WINDOW
 
 

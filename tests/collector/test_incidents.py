@@ -103,12 +103,12 @@ def test_a_store_that_fails_loses_no_incident(rig: Rig) -> None:
     assert [i.state for i in rig.incidents()] == ["open"]
 
 
-def test_each_workload_has_its_own_incident_and_they_share_a_group(rig: Rig) -> None:
+def test_workloads_of_one_configuration_share_an_incident(rig: Rig) -> None:
     for _ in range(2):
         rig.tick("page", who=WHO)
         rig.tick("page", who=workload("pod-b"))
-    assert {i.workload_label for i in rig.incidents("open")} == {"pod-a (decode)", "pod-b (decode)"}
-    assert len({i.group_key for i in rig.incidents("open")}) == 1
+    (incident,) = rig.incidents("open")
+    assert (incident.members, incident.open_members) == (2, 2)
 
 
 def test_a_detector_that_raises_makes_its_workload_blind_and_stops_nothing(rig: Rig, caplog: object) -> None:

@@ -31,7 +31,7 @@ def notifier(rig: Rig, receiver: WebhookReceiver) -> Notifier:
 
 
 def notifier_of(rig: Rig, url: str) -> Notifier:
-    return Notifier(rig.store, rig.writer, Target(url, SECRET), rig.clock, lambda: 0.5)
+    return Notifier(rig.store, rig.writer, Target(url, SECRET, True), rig.clock, lambda: 0.5)
 
 
 def counts(rig: Rig) -> dict[str, int]:

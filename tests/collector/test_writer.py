@@ -15,7 +15,8 @@ from replaywatch.contract.errors import ConfigurationError, StoreBusy, StoreErro
 def add(serial: int) -> object:
     def work(session: Session) -> int:
         row = {"s": serial, "k": f"digest-{serial}"}
-        statement = "insert into batches (serial, key_digest, sent_ns, received_ns, windows) values (:s, :k, 0, 0, 0)"
+        statement = "insert into batches (serial, key_digest, sent_ns, received_ns, shift_ns, windows, partition)"
+        statement += " values (:s, :k, 0, 0, 0, 0, 0)"
         session.execute(text(statement), row)
         return serial
 
@@ -68,13 +69,15 @@ def test_too_much_waiting_is_refused_rather_than_kept(store_url: str) -> None:
 def test_a_store_of_another_layout_is_refused(store_url: str) -> None:
     store = Store.open(store_url)
     with store.session() as session, session.begin():
-        session.execute(text("update replaywatch_schema set version = 99"))
+        session.execute(text("update alembic_version set version_num = '9999'"))
     store.close()
-    with pytest.raises(StoreError, match="layout 99"):
+    with pytest.raises(StoreError, match="layout 9999"):
         Store.open(store_url)
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "nonsense", "oracle9://x", "", "http://x"])
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "nonsense", "oracle9://x", "mysql://x", "", "http://x"]
+)
 def test_a_store_url_that_cannot_work_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="store URL"):
         Store.open(url)

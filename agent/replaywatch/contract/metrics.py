@@ -155,6 +155,31 @@ CATALOGUE: Final = (
     ),
     _own("replaywatch_collector_workloads", "gauge", "Workloads seen lately.", exposer="collector"),
     _own(
+        "replaywatch_collector_waiting_batches",
+        "gauge",
+        "Stored batches that detection has not taken in yet.",
+        exposer="collector",
+    ),
+    _own(
+        "replaywatch_collector_waiting_writes",
+        "gauge",
+        "Pieces of work that wait for the store.",
+        exposer="collector",
+    ),
+    _own(
+        "replaywatch_collector_clock_skew_seconds",
+        "gauge",
+        "Largest deviation of a sender's clock.",
+        exposer="collector",
+    ),
+    _own(
+        "replaywatch_collector_stage_up",
+        "gauge",
+        "1 while a stage works, 0 while it waits for the store or has ended.",
+        "stage",
+        exposer="collector",
+    ),
+    _own(
         "replaywatch_collector_incidents",
         "gauge",
         "Open incidents by severity.",

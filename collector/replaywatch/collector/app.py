@@ -9,8 +9,13 @@ from functools import partial
 from replaywatch.collector.access import Access
 from replaywatch.collector.api import ReadApi
 from replaywatch.collector.arrival import Limits
+from replaywatch.collector.changes import Changes
+from replaywatch.collector.clocks import Clocks
 from replaywatch.collector.collector import Collector
 from replaywatch.collector.detection import Detection, Judge
+from replaywatch.collector.endpoints import endpoints
+from replaywatch.collector.forms import Forms
+from replaywatch.collector.gate import Gate
 from replaywatch.collector.health import Health
 from replaywatch.collector.inbox import Inbox
 from replaywatch.collector.loop import Loop
@@ -21,8 +26,20 @@ from replaywatch.collector.pages import Pages
 from replaywatch.collector.receive import BatchEndpoint
 from replaywatch.collector.retention import Retention
 from replaywatch.collector.routes import application
-from replaywatch.collector.setting_up import detection_settings, links_of, ns, target_of, token_of
+from replaywatch.collector.setting_up import (
+    ages_of,
+    detection_settings,
+    hosts_of,
+    links_of,
+    ns,
+    target_of,
+    telling_of,
+    token_of,
+)
+from replaywatch.collector.sink import StoreSink
+from replaywatch.collector.stages import Stages
 from replaywatch.collector.store import Store
+from replaywatch.collector.tokens import TokenBook
 from replaywatch.collector.webhook import message
 from replaywatch.collector.writer import Writer
 
@@ -31,39 +48,41 @@ def assemble(
     options: CollectorOptions, url: str, judge: Judge, clock: Callable[[], int], jitter: Callable[[], float]
 ) -> Collector:
     """A collector that is reached at `url`, not yet started. Raises: ConfigurationError, StoreError."""
-    access, target, links = Access(token_of(options)), target_of(options), links_of(options, url)
+    target, links = target_of(options), links_of(options, url)
     store = Store.open(options.store)
-    writer, inbox = Writer(store, options.waiting_batches_max), Inbox()
-    told = partial(message, links) if target is not None else None
-    detection = Detection(store, writer, inbox, judge, detection_settings(options), clock, told)
-    retention = Retention(
-        writer, clock, ns(options.retention_hours * 3600), ns(options.incident_retention_hours * 3600)
-    )
+    writer, inbox, clocks, book = Writer(store, options.waiting_batches_max), Inbox(), Clocks(), TokenBook(store)
+    book.refresh()
+    access = Access(book, token_of(options))
+    telling = telling_of(options, partial(message, links) if target is not None else None)
+    detection = Detection(store, writer, inbox, judge, detection_settings(options), clock, telling)
+    retention = Retention(writer, clock, ages_of(options))
     notifier = Notifier(store, writer, target, clock, jitter) if target is not None else None
 
-    deliveries = Loop("notifier", 1.0, notifier.deliver_due) if notifier is not None else None
     loops = {
         "detection": Loop("detection", options.tick_seconds, detection.tick),
         "retention": Loop("retention", 300.0, retention.sweep),
+        "tokens": Loop("tokens", 2.0, book.refresh),
     }
-    if deliveries is not None:
-        loops["notifier"] = deliveries
+    if notifier is not None:
+        loops["notifier"] = Loop("notifier", 1.0, notifier.deliver_due)
 
     limits = Limits(options.body_max_bytes, options.inflated_max_bytes)
-    batches = BatchEndpoint(writer, inbox, detection, access, limits, clock)
-    outcomes = notifier.outcomes if notifier is not None else Counter[str]()
+    batches = BatchEndpoint(StoreSink(writer, inbox, detection), access, limits, clock, clocks)
     metrics = CollectorMetrics(
-        lambda: detection.view,
-        lambda: detection.open_severities,
-        batches.received,
-        outcomes,
-        detection.times,
-        lambda: detection.last_tick_ns,
+        view=lambda: detection.view,
+        open_incidents=lambda: detection.open_severities,
+        received=batches.received,
+        notifications=notifier.outcomes if notifier is not None else Counter[str](),
+        ticks=detection.times,
+        stages=Stages(inbox, writer, clocks, loops, lambda: detection.last_tick_ns),
     )
-    stages = {"writer": lambda: writer.is_alive} | {name: partial(_alive, loop) for name, loop in loops.items()}
-    health = Health(store, detection, stages, ns(options.tick_seconds), clock)
-    api = ReadApi(store, detection)
-    web = application(batches, api, Pages(store, detection, api), health, registry_of(metrics))
+    alive = {"writer": lambda: writer.is_alive} | {name: partial(_alive, loop) for name, loop in loops.items()}
+    health = Health(store, detection, inbox, alive, ns(options.tick_seconds), clock)
+    api, changes = ReadApi(store, lambda: detection.view, clocks), Changes(writer, clock)
+    pages = Pages(store, lambda: detection.view, api)
+    forms = Forms(access, changes, pages, is_secure=url.startswith("https:"))
+    rows = endpoints(batches, api, changes)
+    web = application(rows, Gate(access), pages, forms, health, registry_of(metrics), hosts_of(options))
     return Collector(web=web, store=store, writer=writer, detection=detection, notifier=notifier, loops=loops)
 
 

@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from replaywatch.collector.quick_decode import decode_quickly
 from replaywatch.contract.errors import WireError
 from replaywatch.contract.window import Window
-from replaywatch.contract.wire import Batch, decode, jsonable
+from replaywatch.contract.wire import Batch, jsonable
 
 AHEAD_MAX_NS: Final = 60 * 10**9
 WINDOW_MAX_NS: Final = 24 * 3600 * 10**9
+LAST_NS: Final = (1 << 63) - 1
+# An upload may take as long as a request may (30 s), and both clocks may be off by a little more.
+SKEW_TOLERANCE_NS: Final = 45 * 10**9
 KEY_MAX: Final = 200
 WINDOWS_MAX: Final = 10_000
 ID_MAX: Final = 64
@@ -58,10 +62,23 @@ def inflate(body: bytes, limit_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def read_batch(body: bytes, *, is_gzip: bool, limits: Limits, received_ns: int) -> Batch:
-    """The batch in a body, checked. Raises: TooLarge, SchemaVersionError, WireError."""
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """A batch with its windows in their place in time; `shift_ns` was added to them."""
+
+    batch: Batch
+    shift_ns: int
+
+
+def read_batch(
+    body: bytes, *, is_gzip: bool, limits: Limits, received_ns: int, shift_ns: int | None = None
+) -> ReadBatch:
+    """The batch in a body, checked. `shift_ns` is that of an earlier reading; None finds it out.
+
+    Raises: TooLarge, SchemaVersionError, WireError.
+    """
     content = inflate(body, limits.inflated_bytes) if is_gzip else body
-    batch = decode(content)
+    batch = decode_quickly(content)
     _check_texts(content, batch)
     if not batch.key or len(batch.key) > KEY_MAX:
         raise WireError(f"the batch key must have 1 to {KEY_MAX} characters")
@@ -69,7 +86,19 @@ def read_batch(body: bytes, *, is_gzip: bool, limits: Limits, received_ns: int) 
         raise WireError(f"the batch has {len(batch.windows)} windows; send at most {WINDOWS_MAX} at once")
     _check_snapshots(batch.fingerprints)
     _check_snapshots(batch.configs)
-    return replace(batch, windows=tuple(_placed(w, received_ns) for w in batch.windows))
+    shift_ns = clock_shift_ns(batch.sent_ns, received_ns) if shift_ns is None else shift_ns
+    windows = tuple(_placed(w, received_ns, shift_ns) for w in batch.windows)
+    return ReadBatch(replace(batch, windows=windows), shift_ns)
+
+
+def clock_shift_ns(sent_ns: int, received_ns: int) -> int:
+    """What to add to a sender's times, from when it says that it sent and when that arrived; 0 while they agree.
+
+    A sender stamps each attempt anew, so a batch that waited for hours does not look like a clock that is behind.
+    Within the tolerance lies the way from there to here: a slow upload must not move windows.
+    """
+    skew_ns = received_ns - sent_ns
+    return 0 if sent_ns <= 0 or abs(skew_ns) <= SKEW_TOLERANCE_NS else skew_ns
 
 
 def _check_texts(content: bytes, batch: Batch) -> None:
@@ -90,11 +119,8 @@ def _check_snapshots(snapshots: Mapping[str, object]) -> None:
             raise WireError(f"a snapshot id must have 1 to {ID_MAX} characters")
 
 
-def _placed(window: Window, received_ns: int) -> Window:
-    """The window in its place in time; one from a clock that runs ahead is pulled back to now.
-
-    A clock that is behind looks the same as a batch that waited, and is left alone.
-    """
+def _placed(window: Window, received_ns: int, shift_ns: int) -> Window:
+    """The window in its place in time; one that still ends ahead of now is pulled back to now."""
     if not 0 <= window.start_ns <= window.end_ns:
         raise WireError("a window must start at 0 or later and end after its start")
     if window.end_ns - window.start_ns > WINDOW_MAX_NS:
@@ -102,7 +128,9 @@ def _placed(window: Window, received_ns: int) -> Window:
     for given in (window.fingerprint_id, window.config_id):
         if given is not None and len(given) > ID_MAX:
             raise WireError(f"a snapshot id must have at most {ID_MAX} characters")
-    ahead_ns = window.end_ns - received_ns
-    if ahead_ns <= AHEAD_MAX_NS:
+    ahead_ns = window.end_ns + shift_ns - received_ns
+    move_ns = shift_ns if ahead_ns <= AHEAD_MAX_NS else received_ns - window.end_ns
+    if not move_ns:
         return window
-    return replace(window, start_ns=max(0, window.start_ns - ahead_ns), end_ns=received_ns)
+    end_ns = min(LAST_NS, max(0, window.end_ns + move_ns))
+    return replace(window, start_ns=min(end_ns, max(0, window.start_ns + move_ns)), end_ns=end_ns)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from replaywatch.collector.fleet import FleetView, WorkloadView
 from replaywatch.collector.hysteresis import Policy
 from replaywatch.collector.inbox import Inbox
-from replaywatch.collector.incidents import Message, open_incidents, record
+from replaywatch.collector.incidents import open_members
 from replaywatch.collector.memory import WorkloadMemory
+from replaywatch.collector.recording import Telling, record
 from replaywatch.collector.roster import Roster
+from replaywatch.collector.silence_watch import SilenceWatch
 from replaywatch.collector.store import Store
 from replaywatch.collector.tick_times import TickTimes
 from replaywatch.collector.tracker import IncidentTracker, Plan
@@ -34,6 +36,7 @@ class DetectionSettings:
     stale_ns: int
     gone_ns: int
     checkpoint_ns: int
+    agent_silent_ns: int
     workloads_max: int
     policy: Policy
 
@@ -49,19 +52,22 @@ class Detection:
         judge: Judge,
         settings: DetectionSettings,
         clock: Clock,
-        message: Message | None,
+        telling: Telling,
+        partition: int = 0,
     ) -> None:
         self._writer = writer
         self._inbox = inbox
         self._judge = judge
         self._settings = settings
         self._clock = clock
-        self._message = message
+        self._telling = telling
+        self._partition = partition
         self._started_ns = self._checkpointed_ns = clock()
+        self._silence_watch = SilenceWatch(settings.agent_silent_ns)
         self._judgements: dict[str, tuple[Evidence, Judgement]] = {}
         with store.reading() as session:
-            self._tracker = IncidentTracker(settings.policy, open_incidents(session))
-        self._roster = Roster(store, settings.horizon_ns)
+            self._tracker = IncidentTracker(settings.policy, open_members(session, partition))
+        self._roster = Roster(store, settings.horizon_ns, partition)
         self._roster.restore(self._started_ns - settings.gone_ns, self._tracker.workload_ids())
         self.view = FleetView()
         self.open_severities = self._tracker.open_severities()
@@ -77,7 +83,7 @@ class Detection:
         plan = Plan()
         fresh, gone = self._survey(plan, now_ns)
         if plan.moves:
-            ids = self._writer.do(lambda session: record(session, plan.moves, now_ns, self._message))
+            ids = self._writer.do(lambda session: record(session, plan.moves, now_ns, self._telling, self._partition))
         else:
             ids = []
         self._tracker.adopt(plan, ids)
@@ -101,6 +107,7 @@ class Detection:
         while (stored := self._inbox.first()) is not None:
             self._roster.absorb(stored)
             self._inbox.drop_first()
+        self._roster.settle()
 
     def _survey(self, plan: Plan, now_ns: int) -> tuple[list[WorkloadMemory], list[WorkloadMemory]]:
         """Judge what is fresh and notice what is silent; the fresh memories and those that are gone."""
@@ -120,6 +127,7 @@ class Detection:
                 self._tracker.silence(plan, memory.id, memory.workload, is_gone=is_gone)
             if is_gone:
                 gone.append(memory)
+        self._silence_watch.look(self._tracker, plan, self._roster.memories.values(), now_ns, self._started_ns)
         return fresh, gone
 
     def _judge_memory(self, memory: WorkloadMemory) -> tuple[Evidence, Judgement] | None:

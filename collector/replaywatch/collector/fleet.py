@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,6 +99,9 @@ class FleetView:
                 worst[view.device] = max(worst.get(view.device, (0.0, 0.0, 0.0)), ratios)
         ratio, low, high = (sum(values) for values in zip(*worst.values(), strict=True)) if worst else (0.0, 0.0, 0.0)
         return Loss(len(devices), ratio, low, high)
+
+
+Views = Callable[[], FleetView]
 
 
 def _need(view: WorkloadView) -> tuple[int, int, int, float, str, str]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from replaywatch.collector.answers import document
 from replaywatch.collector.detection import Detection
+from replaywatch.collector.inbox import Inbox
 from replaywatch.collector.store import Store
 
 LATE_TICKS = 10
@@ -23,12 +24,14 @@ class Health:
         self,
         store: Store,
         detection: Detection,
+        inbox: Inbox,
         stages: Mapping[str, Callable[[], bool]],
         tick_ns: int,
         clock: Callable[[], int],
     ) -> None:
         self._store = store
         self._detection = detection
+        self._inbox = inbox
         self._stages = stages
         self._late_ns = max(LEAST_LATE_NS, LATE_TICKS * tick_ns)
         self._clock = clock
@@ -45,6 +48,8 @@ class Health:
             trouble["detection"] = "no tick has finished yet"
         elif self._clock() - last > self._late_ns:
             trouble["detection"] = f"the last tick finished {(self._clock() - last) // 10**9} s ago"
+        if self._inbox.is_full:
+            trouble["inbox"] = "detection lags behind, and batches are sent away"
         if not await run_in_threadpool(self._store.answers):
             trouble["store"] = "the database does not answer"
         return _answer(trouble)

@@ -31,6 +31,11 @@ class Inbox:
         self._waiting.popleft()
 
     @property
+    def waiting(self) -> int:
+        """Batches that wait."""
+        return len(self._waiting)
+
+    @property
     def is_full(self) -> bool:
         """Whether detection lags so far behind that nothing more should be accepted."""
         return len(self._waiting) >= self._waiting_max

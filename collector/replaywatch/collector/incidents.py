@@ -1,28 +1,28 @@
-"""Incidents in the store: moves become rows, an audit trail and outgoing messages in one transaction."""
+"""Incidents as people meet them: read from the store."""
 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from replaywatch.collector.documents import Document, finding_document
-from replaywatch.collector.tables import IncidentEventRow, IncidentRow, NotificationRow
-from replaywatch.collector.tracker import Key, Move, OpenIncident
-from replaywatch.contract.verdict import SEVERITIES, Severity, severity_rank
-from replaywatch.contract.window import Workload
+from replaywatch.collector.documents import Document
+from replaywatch.collector.tables import IncidentEventRow, IncidentRow, MemberRow
+from replaywatch.collector.tracker import Key, OpenIncident
+from replaywatch.contract.verdict import SEVERITIES, Severity
 
-NOTIFIED: Final = {"opened": "opened", "raised": "raised", "closed": "closed", "gone": "closed"}
+STATES: Final = ("open", "stale", "closed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """An incident. `finding` is a document: as of the last change that had one, or as of now when `is_current`."""
+    """An incident. `finding` is a document: as of the last change that had one, or as of now when `is_current`.
+
+    Workload and finding are those of its worst member; `members` counts all that ever belonged to it.
+    """
 
     id: int
     group_key: str
@@ -36,7 +36,24 @@ class Incident:
     changed_ns: int
     closed_ns: int | None
     finding: Document
+    members: int
+    open_members: int
+    acknowledged_ns: int | None
+    acknowledged_by: str | None
     is_current: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One workload's part in an incident."""
+
+    workload_id: str
+    workload_label: str
+    state: str
+    severity: str
+    worst_severity: str
+    opened_ns: int
+    closed_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,87 +66,56 @@ class IncidentEvent:
     note: str
 
 
-Message = Callable[[str, Incident, Workload, str], str]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which incidents are asked for; empty and None mean any."""
+
+    states: tuple[str, ...] = ()
+    workload_id: str | None = None
+    detector: str | None = None
+    severity: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """What the rows must fulfil."""
+        found: list[ColumnElement[bool]] = []
+        if self.states:
+            found.append(IncidentRow.state.in_(self.states))
+        if self.workload_id is not None:
+            mine = select(MemberRow.incident_id).where(MemberRow.workload_id == self.workload_id)
+            found.append(IncidentRow.id.in_(mine))
+        if self.detector is not None:
+            found.append(IncidentRow.detector == self.detector)
+        if self.severity is not None:
+            found.append(IncidentRow.severity == self.severity)
+        return found
 
 
-def record(session: Session, moves: Iterable[Move], at_ns: int, message: Message | None) -> list[int]:
-    """Write moves in order, with a message for each that people are told of; the incidents' ids in order.
-
-    `message` makes the body from event, incident, workload and idempotency key; None where nobody is to be told.
-    """
-    return [_record_move(session, move, at_ns, message) for move in moves]
-
-
-def _record_move(session: Session, move: Move, at_ns: int, message: Message | None) -> int:
-    row = _opened(move, at_ns) if move.incident_id is None else session.get_one(IncidentRow, move.incident_id)
-    row.state = {"stale": "stale", "closed": "closed", "gone": "closed"}.get(move.event, "open")
-    row.severity = move.severity
-    row.worst_severity = max(_severity(row.worst_severity), move.severity, key=severity_rank)
-    row.changed_ns = at_ns
-    if row.state == "closed":
-        row.closed_ns, row.open_key = at_ns, None
-    if move.finding is not None:
-        row.finding = json.dumps(finding_document(move.finding))
-    session.add(row)
-    session.flush()
-    session.add(
-        IncidentEventRow(
-            incident_id=row.id, at_ns=at_ns, event=move.event, severity=move.severity, note=move.note or _note(move)
-        )
-    )
-    if message is not None and move.event in NOTIFIED:
-        _notify(session, NOTIFIED[move.event], incident_of(row), move.workload, at_ns, message)
-    return row.id
+def open_members(session: Session, partition: int | None = None) -> dict[Key, OpenIncident]:
+    """The parts of workloads in incidents that are not over, for a detection that starts."""
+    query = select(MemberRow).where(MemberRow.state != "closed")
+    if partition is not None:
+        query = query.where(MemberRow.partition == partition)
+    return {
+        (r.workload_id, r.detector): OpenIncident(r.id, severity_of(r.severity), r.state == "stale")
+        for r in session.scalars(query)
+    }
 
 
-def _opened(move: Move, at_ns: int) -> IncidentRow:
-    return IncidentRow(
-        open_key=f"{move.workload_id}/{move.detector}",
-        group_key=f"{move.detector}/{move.config_id or ''}",
-        workload_id=move.workload_id,
-        workload_label=move.workload.label,
-        detector=move.detector,
-        worst_severity=move.severity,
-        opened_ns=at_ns,
-        finding="{}",
-    )
-
-
-def _note(move: Move) -> str:
-    return move.finding.title if move.finding is not None else ""
-
-
-def _notify(session: Session, event: str, incident: Incident, workload: Workload, at_ns: int, message: Message) -> None:
-    key = uuid.uuid4().hex
-    session.add(
-        NotificationRow(
-            idempotency_key=key,
-            incident_id=incident.id,
-            event=event,
-            body=message(event, incident, workload, key),
-            state="pending",
-            created_ns=at_ns,
-            next_attempt_ns=at_ns,
-        )
-    )
-
-
-def open_incidents(session: Session) -> dict[Key, OpenIncident]:
-    """All incidents that are not closed, for a collector that starts."""
-    rows = session.scalars(select(IncidentRow).where(IncidentRow.state != "closed"))
-    return {(r.workload_id, r.detector): OpenIncident(r.id, _severity(r.severity), r.state == "stale") for r in rows}
-
-
-def find_incidents(
-    session: Session, *, states: tuple[str, ...] = (), workload_id: str | None = None, limit: int = 100
-) -> list[Incident]:
+def find_incidents(session: Session, wanted: Wanted, limit: int = 100, offset: int = 0) -> list[Incident]:
     """Incidents, those last changed first."""
-    query = select(IncidentRow).order_by(IncidentRow.changed_ns.desc(), IncidentRow.id.desc()).limit(limit)
-    if states:
-        query = query.where(IncidentRow.state.in_(states))
-    if workload_id is not None:
-        query = query.where(IncidentRow.workload_id == workload_id)
+    query = (
+        select(IncidentRow)
+        .where(*wanted.conditions())
+        .order_by(IncidentRow.changed_ns.desc(), IncidentRow.id.desc())
+        .limit(limit)
+        .offset(offset)
+    )
     return [incident_of(row) for row in session.scalars(query)]
+
+
+def count_incidents(session: Session, wanted: Wanted) -> int:
+    """How many incidents there are."""
+    return session.scalar(select(func.count()).select_from(IncidentRow).where(*wanted.conditions())) or 0
 
 
 def find_incident(session: Session, incident_id: int) -> tuple[Incident, list[IncidentEvent]] | None:
@@ -142,6 +128,23 @@ def find_incident(session: Session, incident_id: int) -> tuple[Incident, list[In
     return incident_of(row), events
 
 
+def find_members(session: Session, incident_id: int, limit: int, offset: int = 0) -> list[Member]:
+    """The workloads of an incident, in the order in which they joined it."""
+    query = select(MemberRow).where(MemberRow.incident_id == incident_id).order_by(MemberRow.id)
+    return [
+        Member(
+            workload_id=r.workload_id,
+            workload_label=r.workload_label,
+            state=r.state,
+            severity=r.severity,
+            worst_severity=r.worst_severity,
+            opened_ns=r.opened_ns,
+            closed_ns=r.closed_ns,
+        )
+        for r in session.scalars(query.limit(limit).offset(offset))
+    ]
+
+
 def incident_of(row: IncidentRow) -> Incident:
     """The incident in a row."""
     return Incident(
@@ -151,14 +154,19 @@ def incident_of(row: IncidentRow) -> Incident:
         workload_label=row.workload_label,
         detector=row.detector,
         state=row.state,
-        severity=_severity(row.severity),
-        worst_severity=_severity(row.worst_severity),
+        severity=severity_of(row.severity),
+        worst_severity=severity_of(row.worst_severity),
         opened_ns=row.opened_ns,
         changed_ns=row.changed_ns,
         closed_ns=row.closed_ns,
         finding=json.loads(row.finding),
+        members=row.members,
+        open_members=row.open_members,
+        acknowledged_ns=row.acknowledged_ns,
+        acknowledged_by=row.acknowledged_by,
     )
 
 
-def _severity(text: str) -> Severity:
+def severity_of(text: str) -> Severity:
+    """A severity as the store has it."""
     return next(s for s in SEVERITIES if s == text)

@@ -12,12 +12,13 @@ from prometheus_client.registry import Collector as PrometheusCollector
 
 from replaywatch.collector.fleet import FleetView, WorkloadView
 from replaywatch.collector.receive import Received
+from replaywatch.collector.stages import Stages
 from replaywatch.collector.tick_times import TickTimes
 from replaywatch.contract.metrics import BY_NAME, WORKLOAD_LABELS
 
 MetricFamily = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
-BATCH_OUTCOMES: Final = ("accepted", "duplicate", "refused", "too_large", "unauthorized", "busy", "failed")
-NOTIFICATION_OUTCOMES: Final = ("sent", "retried", "dead")
+BATCH_OUTCOMES: Final = ("accepted", "duplicate", "refused", "too_large", "unauthorized", "limited", "busy", "failed")
+NOTIFICATION_OUTCOMES: Final = ("sent", "retried", "silenced", "dead")
 CAPTURE_UNITS: Final = ("sequences", "tokens")
 VERDICTS: Final = ("healthy", "finding", "warming_up", "blind")
 
@@ -27,19 +28,20 @@ class CollectorMetrics(PrometheusCollector):
 
     def __init__(
         self,
+        *,
         view: Callable[[], FleetView],
         open_incidents: Callable[[], Mapping[str, int]],
         received: Received,
         notifications: Mapping[str, int],
         ticks: TickTimes,
-        last_tick_ns: Callable[[], int | None] = lambda: None,
+        stages: Stages,
     ) -> None:
         self._view = view
         self._open_incidents = open_incidents
         self._received = received
         self._notifications = notifications
         self._ticks = ticks
-        self._last_tick_ns = last_tick_ns
+        self._stages = stages
 
     def collect(self) -> Iterator[MetricFamily]:
         """The families, each a row of the catalogue."""
@@ -53,7 +55,7 @@ class CollectorMetrics(PrometheusCollector):
         name = "replaywatch_collector_detection_seconds"
         yield HistogramMetricFamily(name, _help(name), buckets=buckets, sum_value=total_seconds)
         name = "replaywatch_collector_last_tick_timestamp_seconds"
-        yield GaugeMetricFamily(name, _help(name), value=(self._last_tick_ns() or 0) / 1e9)
+        yield GaugeMetricFamily(name, _help(name), value=(self._stages.last_tick_ns() or 0) / 1e9)
         about = InfoMetricFamily("replaywatch_collector", _help("replaywatch_collector_info"))
         about.add_metric([], {"version": _version()})
         yield about
@@ -66,6 +68,13 @@ class CollectorMetrics(PrometheusCollector):
             incidents.add_metric([severity], severities.get(severity, 0))
         yield incidents
         yield _counts("replaywatch_collector_notifications_total", NOTIFICATION_OUTCOMES, self._notifications)
+        for name, value in self._stages.gauges():
+            yield GaugeMetricFamily(name, _help(name), value=value)
+        name = "replaywatch_collector_stage_up"
+        stages = GaugeMetricFamily(name, _help(name), labels=BY_NAME[name].labels)
+        for stage, is_up in self._stages.up():
+            stages.add_metric([stage], float(is_up))
+        yield stages
 
 
 def registry_of(metrics: CollectorMetrics) -> CollectorRegistry:

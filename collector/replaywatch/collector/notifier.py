@@ -15,14 +15,18 @@ import httpx
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from replaywatch.collector.guarded_connect import webhook_client
+from replaywatch.collector.silences import find_silences, silenced_until_ns
 from replaywatch.collector.store import Store
-from replaywatch.collector.tables import NotificationRow
+from replaywatch.collector.tables import IncidentRow, NotificationRow
 from replaywatch.collector.webhook import TIMEOUT_SECONDS, Outcome, Target, post
 from replaywatch.collector.writer import Writer
 
 FIRST_PAUSE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 900.0
 ATTEMPTS_MAX: Final = 20
+HELD: Final = "held back by a silence"
+SILENCES_MAX: Final = 1000
 _PAGE: Final = 500
 
 
@@ -37,6 +41,7 @@ class Pending:
     body: str
     attempts: int
     next_attempt_ns: int
+    was_held: bool = False
 
 
 def pause_seconds(attempts: int, jitter: float, wanted_seconds: float | None = None) -> float:
@@ -68,10 +73,10 @@ class Notifier:
 
     def deliver_due(self) -> int:
         """Try every message that is due and first of its incident; how many were tried. Raises: StoreError."""
-        due = self._due()
+        due = [pending for pending in self._due() if not self._is_held(pending)]
         tried = 0
         if due:
-            with httpx.Client(timeout=TIMEOUT_SECONDS) as client:
+            with webhook_client(TIMEOUT_SECONDS, allow_private=self._target.allow_private) as client:
                 for pending in due:
                     if self._is_closed:
                         break
@@ -82,6 +87,23 @@ class Notifier:
     def close(self) -> None:
         """Begin no more attempts."""
         self._is_closed = True
+
+    def _is_held(self, pending: Pending) -> bool:
+        """Whether a silence keeps a message back. What opened and closed unheard is never told."""
+        now_ns = self._clock()
+        with self._store.reading() as session:
+            silences = find_silences(session, at_ns=now_ns, limit=SILENCES_MAX)
+            until_ns = silenced_until_ns(session, pending.incident_id, silences)
+            incident = session.get(IncidentRow, pending.incident_id)
+            is_over = incident is None or incident.state == "closed"
+        if is_over and pending.event == "opened" and pending.attempts == 0 and (until_ns or pending.was_held):
+            self._writer.do(lambda s: _drop_all(s, pending.incident_id, now_ns))
+            self.outcomes["silenced"] += 1
+            return True
+        if until_ns is None:
+            return False
+        self._writer.do(lambda s: _set(s, pending.id, next_attempt_ns=until_ns, last_error=HELD))
+        return True
 
     def _due(self) -> list[Pending]:
         now_ns = self._clock()
@@ -98,7 +120,16 @@ class Notifier:
         )
         with self._store.reading() as session:
             return [
-                Pending(r.id, r.incident_id, r.idempotency_key, r.event, r.body, r.attempts, r.next_attempt_ns)
+                Pending(
+                    id=r.id,
+                    incident_id=r.incident_id,
+                    idempotency_key=r.idempotency_key,
+                    event=r.event,
+                    body=r.body,
+                    attempts=r.attempts,
+                    next_attempt_ns=r.next_attempt_ns,
+                    was_held=r.last_error == HELD,
+                )
                 for r in session.scalars(query)
             ]
 
@@ -133,6 +164,11 @@ class Notifier:
 
 def _set(session: Session, key: int, **values: object) -> None:
     session.execute(update(NotificationRow).where(NotificationRow.id == key).values(**values))
+
+
+def _drop_all(session: Session, incident_id: int, at_ns: int) -> None:
+    waiting = (NotificationRow.incident_id == incident_id) & (NotificationRow.state == "pending")
+    session.execute(update(NotificationRow).where(waiting).values(state="silenced", settled_ns=at_ns))
 
 
 def _hush() -> None:

@@ -15,7 +15,7 @@ _YEAR_HOURS = 24 * 366
 OPTIONS: tuple[Option, ...] = (
     Option("host", str, "127.0.0.1", "", "Address to listen on; loopback unless told otherwise."),
     Option("port", int, 8790, "", "Port to listen on; 0 takes a free one.", 0, 65535),
-    Option("store", str, "sqlite:///replaywatch.db", "", "Database as an SQLAlchemy URL."),
+    Option("store", str, "sqlite:///replaywatch.db", "", "Database: sqlite:///FILE or postgresql://USER@HOST/NAME."),
     Option("tick-seconds", float, 5.0, "s", "Time between two detection ticks.", 0.01, 3600),
     Option("horizon-seconds", float, 120.0, "s", "How far back the recent evidence of a workload reaches.", 1, 86400),
     Option("stale-seconds", float, 60.0, "s", "Silence after which a workload is stale.", 0.01, 86400),
@@ -27,7 +27,24 @@ OPTIONS: tuple[Option, ...] = (
         "open-ticks", int, 2, "ticks", "Ticks that a finding must hold before its incident opens or rises.", 1, 1000
     ),
     Option("close-ticks", int, 6, "ticks", "Ticks without the finding before its incident closes or sinks.", 1, 1000),
-    Option("retention-hours", float, 72.0, "h", "Age at which windows are deleted.", 0.01, _YEAR_HOURS),
+    Option(
+        "retention-hours",
+        float,
+        72.0,
+        "h",
+        "Age at which windows are deleted (on PostgreSQL by whole days).",
+        0.01,
+        _YEAR_HOURS,
+    ),
+    Option(
+        "hour-retention-hours",
+        float,
+        2160.0,
+        "h",
+        "Age at which the hourly sums of windows are deleted.",
+        1,
+        10 * _YEAR_HOURS,
+    ),
     Option(
         "incident-retention-hours",
         float,
@@ -54,6 +71,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("token", str, None, "", "Bearer token that senders of batches must show.", secret=True),
     Option("token-file", Path, None, "", "File that holds the bearer token."),
+    Option("tls-certificate", Path, None, "", "Certificate chain (PEM) to serve HTTPS with."),
+    Option("tls-key", Path, None, "", "Private key (PEM) of the certificate."),
+    Option(
+        "tls-client-ca", Path, None, "", "Certificates (PEM) one of which must have signed a client's (mutual TLS)."
+    ),
+    Option("group-wait-seconds", float, 15.0, "s", "How long an opening waits for others of its group.", 0, 3600),
+    Option("group-again-seconds", float, 1800.0, "s", "Time before a grown group is told again.", 0, 7 * 86400),
+    Option("agent-silent-seconds", float, 300.0, "s", "Silence of a whole node that becomes an incident.", 0.01, 86400),
+    Option("webhook-allow-private", bool, False, "", "Post webhooks to loopback and private addresses too."),
     Option("webhook-url", str, None, "", "Where incidents are posted as JSON."),
     Option("webhook-secret", str, None, "", "Key that signs what is posted (HMAC-SHA256).", secret=True),
     Option("webhook-secret-file", Path, None, "", "File that holds the signing key."),
@@ -77,6 +103,7 @@ class CollectorOptions:
     open_ticks: int = 2
     close_ticks: int = 6
     retention_hours: float = 72.0
+    hour_retention_hours: float = 2160.0
     incident_retention_hours: float = 2160.0
     checkpoint_seconds: float = 30.0
     body_max_bytes: int = 8 << 20
@@ -85,6 +112,13 @@ class CollectorOptions:
     workloads_max: int = 20000
     token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    group_wait_seconds: float = 15.0
+    group_again_seconds: float = 1800.0
+    agent_silent_seconds: float = 300.0
+    webhook_allow_private: bool = False
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     webhook_secret_file: Path | None = None

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from replaywatch.collector import wording
+from replaywatch.collector.access import Caller
 from replaywatch.collector.api import ReadApi
 from replaywatch.collector.charts import Chart, ladder_chart, mode_chart, share_chart, step_time_chart
-from replaywatch.collector.detection import Detection
 from replaywatch.collector.documents import Document, finding_document
-from replaywatch.collector.fleet import WorkloadView
-from replaywatch.collector.incidents import Incident
+from replaywatch.collector.fleet import Views, WorkloadView
+from replaywatch.collector.incidents import Incident, Wanted
 from replaywatch.collector.rows import FleetRow, matches, row_of
 from replaywatch.collector.series import Point, extent, read_series
 from replaywatch.collector.store import Store
@@ -29,6 +29,8 @@ from replaywatch.contract.verdict import severity_rank
 
 FOLDER: Final = Path(__file__).parent
 PAGE_ROWS: Final = 200
+MEMBER_ROWS: Final = 500
+EVENT_ROWS: Final = 500
 SLICES: Final = 90
 RANGES_NS: Final = {
     name: seconds * 10**9
@@ -39,9 +41,9 @@ RANGES_NS: Final = {
 class Pages:
     """Renders the pages from the last fleet view and the store."""
 
-    def __init__(self, store: Store, detection: Detection, api: ReadApi) -> None:
+    def __init__(self, store: Store, views: Views, api: ReadApi) -> None:
         self._store = store
-        self._detection = detection
+        self._views = views
         self._api = api
         self._templates = _environment()
 
@@ -51,7 +53,7 @@ class Pages:
 
     async def workload(self, request: Request) -> Response:
         """`GET /workloads/{id}?range=`."""
-        view = self._detection.view.by_id.get(request.path_params["id"])
+        view = self._views().by_id.get(request.path_params["id"])
         if view is None:
             return self._render("missing.html", "fleet", 404, what="workload")
         return await run_in_threadpool(self._workload, view, request.query_params.get("range"))
@@ -60,7 +62,7 @@ class Pages:
         """`GET /incidents?state=`."""
         state = request.query_params.get("state", "all")
         states = (state,) if state in ("open", "stale", "closed") else ()
-        found = await run_in_threadpool(self._api.find_incidents, states, None, PAGE_ROWS)
+        found = await run_in_threadpool(self._api.find_incidents, Wanted(states=states), PAGE_ROWS)
         return self._render("incidents.html", "incidents", incidents=found, state=state if states else "all")
 
     async def incident(self, request: Request) -> Response:
@@ -69,20 +71,29 @@ class Pages:
         if found is None:
             return self._render("missing.html", "incidents", 404, what="incident")
         incident, events = found
-        now_ns = self._detection.view.at_ns
+        caller: Caller = request.state.caller
+        members = await run_in_threadpool(self._api.find_members, incident.id, MEMBER_ROWS)
+        now_ns = self._views().at_ns
         lasted_ns = max(0, (incident.closed_ns or now_ns) - incident.opened_ns)
         return self._render(
             "incident.html",
             "incidents",
             incident=incident,
-            events=events,
+            events=events[-EVENT_ROWS:],
+            members=members if incident.members > 1 else [],
+            may_mark=caller.token is not None and "write" in caller.token.scopes and caller.by_cookie,
+            csrf=caller.csrf,
             finding=_whole(incident.finding),
             lasted_ns=lasted_ns,
             lost=_lost(incident.finding, lasted_ns),
         )
 
+    def login(self, after: str, *, is_wrong: bool = False) -> Response:
+        """The form that asks for a token."""
+        return self._render("login.html", "login", 403 if is_wrong else 200, after=after, is_wrong=is_wrong)
+
     def _fleet(self, query: Mapping[str, str]) -> Response:
-        view = self._detection.view
+        view = self._views()
         wanted = query.get("verdict", "")
         wanted = wanted if wanted in wording.VERDICT_WORDS else ""
         text = query.get("q", "").strip()[:100]
@@ -103,7 +114,7 @@ class Pages:
             chosen=len(chosen),
             rows=[row_of(v) for v in chosen[offset : offset + PAGE_ROWS]],
             more=more if len(chosen) > offset + PAGE_ROWS else None,
-            incidents=_worst_first(self._api.find_incidents(("open", "stale"), None, PAGE_ROWS)),
+            incidents=_worst_first(self._api.find_incidents(Wanted(states=("open", "stale")), PAGE_ROWS)),
         )
 
     def _workload(self, view: WorkloadView, wanted: str | None) -> Response:
@@ -130,7 +141,7 @@ class Pages:
             ladder_note="" if unit in (None, "sequences") else f"in sequences; the ladder is in {unit}",
             fallbacks=_largest_first(view.recent.dispatch.fallbacks),
             fingerprint=_facts(view.fingerprint),
-            incidents=self._api.find_incidents((), view.id, 20),
+            incidents=self._api.find_incidents(Wanted(workload_id=view.id), 20),
         )
 
     def _points(self, workload_id: str, wanted: str | None) -> tuple[str, Sequence[Point]]:
@@ -147,7 +158,7 @@ class Pages:
 
     def _render(self, template: str, section: str, status: int = 200, **content: object) -> HTMLResponse:
         text = self._templates.get_template(template).render(
-            section=section, now_ns=self._detection.view.at_ns, words=wording.VERDICT_WORDS, **content
+            section=section, now_ns=self._views().at_ns, words=wording.VERDICT_WORDS, **content
         )
         return HTMLResponse(text, status, {"Cache-Control": "no-store"})
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import anyio
@@ -14,14 +12,16 @@ from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from replaywatch.collector.access import Access
+from replaywatch.collector.access import NOBODY, Access, Caller
+from replaywatch.collector.allowance import Allowances
 from replaywatch.collector.answers import document, problem
 from replaywatch.collector.arrival import Limits, TooLarge, read_batch
-from replaywatch.collector.detection import Detection
-from replaywatch.collector.inbox import Inbox
-from replaywatch.collector.ingest import PreparedBatch, StoredBatch, prepare, store_batch
-from replaywatch.collector.writer import Writer
+from replaywatch.collector.clocks import Clocks
+from replaywatch.collector.gate import refusal
+from replaywatch.collector.ingest import PreparedBatch, prepare
+from replaywatch.collector.sink import Sink, TooManyWorkloads
 from replaywatch.contract.errors import SchemaVersionError, StoreBusy, StoreError, WireError
+from replaywatch.contract.wire import WIRE_VERSION
 
 BODY_SECONDS: Final = 30.0
 # Decoding holds a batch several times over; two at once bound what a flood of large ones can take.
@@ -45,60 +45,62 @@ class _Refused(Exception):
 
 
 class BatchEndpoint:
-    """Receives batches; a sender is told of success only after the commit."""
+    """Receives batches; a sender is told of success only after its sink has them for good."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        inbox: Inbox,
-        detection: Detection,
-        access: Access,
-        limits: Limits,
-        clock: Callable[[], int],
-    ) -> None:
-        self._writer = writer
-        self._inbox = inbox
-        self._detection = detection
+    def __init__(self, sink: Sink, access: Access, limits: Limits, clock: Callable[[], int], clocks: Clocks) -> None:
+        self._sink = sink
         self._access = access
         self._limits = limits
         self._clock = clock
+        self._clocks = clocks
+        self._allowances = Allowances()
         self._decoders = CapacityLimiter(DECODERS)
         self.received = Received()
 
     async def receive(self, request: Request) -> Response:
         """Answer one request."""
         try:
-            stored = await self._store(request)
+            prepared, is_duplicate = await self._take(request)
         except _Refused as refused:
             self.received.batches[refused.outcome] += 1
             return refused.answer
-        self.received.batches["duplicate" if stored.is_duplicate else "accepted"] += 1
-        windows = 0 if stored.is_duplicate else len(stored.batch.windows)
+        self.received.batches["duplicate" if is_duplicate else "accepted"] += 1
+        windows = 0 if is_duplicate else len(prepared.batch.windows)
         self.received.windows += windows
-        return document({"duplicate": stored.is_duplicate, "windows": windows})
+        return document({"duplicate": is_duplicate, "windows": windows})
 
-    async def _store(self, request: Request) -> StoredBatch:
+    async def _take(self, request: Request) -> tuple[PreparedBatch, bool]:
+        caller = self._check_caller(request)
         is_gzip = self._check_headers(request)
         body = await self._read_body(request)
         prepared = await self._prepare(body, is_gzip)
-        if self._inbox.is_full:
-            raise _Refused("busy", problem(503, "busy", "detection lags behind; send again later", _LATER))
-        if not self._detection.has_room_for(prepared.workloads):
-            raise _Refused("busy", problem(503, "too_many_workloads", "no room for new workloads; raise workloads-max"))
+        denied = self._allowances.take(caller.token, len(prepared.batch.windows), prepared.received_ns)
+        if denied is not None:
+            later = {"Retry-After": str(denied.retry_seconds)}
+            raise _Refused("limited", problem(429, "limited", denied.reason, later))
         try:
-            work = self._writer.offer(partial(store_batch, prepared=prepared), self._inbox.put)
-            return await asyncio.wrap_future(work)
+            is_duplicate = await self._sink.take(prepared)
+        except TooManyWorkloads as error:
+            raise _Refused("busy", problem(503, "too_many_workloads", str(error))) from None
         except StoreBusy as error:
             raise _Refused("busy", problem(503, "busy", str(error), _LATER)) from None
         except StoreError as error:
             raise _Refused("failed", problem(503, "store_failed", str(error), _LATER)) from None
+        self._clocks.note(prepared.batch, prepared.received_ns)
+        return prepared, is_duplicate
+
+    def _check_caller(self, request: Request) -> Caller:
+        caller = self._access.caller(request)
+        if caller.by_cookie:
+            caller = NOBODY
+        refused = refusal(self._access, caller, "ingest")
+        if refused is not None:
+            raise _Refused("unauthorized", refused)
+        return caller
 
     def _check_headers(self, request: Request) -> bool:
         """Whether the body is gzip, once the headers allow reading it."""
         headers = request.headers
-        if not self._access.allows(headers.get("authorization")):
-            answer = problem(401, "unauthorized", "show the bearer token", {"WWW-Authenticate": "Bearer"})
-            raise _Refused("unauthorized", answer)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise _Refused("refused", problem(415, "media_type", "send application/json"))
         encoding = headers.get("content-encoding", "identity").strip().lower()
@@ -127,15 +129,16 @@ class BatchEndpoint:
         received_ns = self._clock()
 
         def work() -> PreparedBatch:
-            batch = read_batch(body, is_gzip=is_gzip, limits=self._limits, received_ns=received_ns)
-            return prepare(batch, received_ns)
+            read = read_batch(body, is_gzip=is_gzip, limits=self._limits, received_ns=received_ns)
+            return prepare(read.batch, received_ns, body=body, is_gzip=is_gzip, shift_ns=read.shift_ns)
 
         try:
             return await to_thread.run_sync(work, limiter=self._decoders)
         except TooLarge as error:
             raise _Refused("too_large", problem(413, "too_large", str(error))) from None
         except SchemaVersionError as error:
-            raise _Refused("refused", problem(409, "schema_version", str(error))) from None
+            spoken = {"error": {"code": "schema_version", "message": str(error)}, "wire_versions": [WIRE_VERSION]}
+            raise _Refused("refused", document(spoken, 409)) from None
         except WireError as error:
             raise _Refused("refused", problem(400, "wire", str(error))) from None
 

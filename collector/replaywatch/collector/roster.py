@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replaywatch.collector.checkpoint import load_memories, load_memory, load_snapshots, save_lifetimes
-from replaywatch.collector.identity import workload_id
+from replaywatch.collector.checkpoint import load, load_one, load_snapshots, save
 from replaywatch.collector.ingest import StoredBatch
 from replaywatch.collector.memory import WorkloadMemory
 from replaywatch.collector.store import Store
@@ -16,12 +15,14 @@ from replaywatch.detectors.evidence import Evidence
 
 
 class Roster:
-    """Workloads by id. `horizon_ns` is how far back their recent evidence reaches."""
+    """Workloads of one partition by id. `horizon_ns` is how far back their recent evidence reaches."""
 
-    def __init__(self, store: Store, horizon_ns: int) -> None:
+    def __init__(self, store: Store, horizon_ns: int, partition: int = 0) -> None:
         self._store = store
         self._horizon_ns = horizon_ns
+        self._partition = partition
         self._ids: dict[Workload, str] = {}
+        self._last_serial = 0
         self.memories: dict[str, WorkloadMemory] = {}
         self._configs: dict[str, EngineConfig] = {}
         self._fingerprints: dict[str, Fingerprint] = {}
@@ -29,7 +30,13 @@ class Roster:
     def restore(self, since_ns: int, also: Iterable[str]) -> None:
         """Read back what was known before a restart."""
         with self._store.reading() as session:
-            self.memories = load_memories(session, since_ns=since_ns, horizon_ns=self._horizon_ns, also=tuple(also))
+            self.memories, self._last_serial = load(
+                session,
+                partition=self._partition,
+                since_ns=since_ns,
+                horizon_ns=self._horizon_ns,
+                also=tuple(also),
+            )
         self._ids = {m.workload: m.id for m in self.memories.values()}
         self.find_snapshots()
 
@@ -41,18 +48,22 @@ class Roster:
         """Take in a stored batch, wholly or, when the store fails, not at all. Raises: StoreError."""
         serial = stored.serial
         assert serial is not None
-        for workload in {w.workload for w in stored.batch.windows} - self._ids.keys():
-            self._welcome(workload, stored.received_ns, serial)
+        for workload in stored.ids.keys() - self._ids.keys():
+            self._welcome(workload, stored.ids[workload], stored.received_ns)
         self._configs.update(stored.batch.configs)
         self._fingerprints.update(stored.batch.fingerprints)
         for window in stored.batch.windows:
-            memory = self.memories[self._ids[window.workload]]
-            memory.absorb(window, stored.received_ns, serial, self._horizon_ns)
+            self.memories[self._ids[window.workload]].absorb(window, stored.received_ns, serial)
+        self._last_serial = max(self._last_serial, serial)
 
-    def _welcome(self, workload: Workload, received_ns: int, serial: int) -> None:
-        key = workload_id(workload)
+    def settle(self) -> None:
+        """Add up what was absorbed."""
+        for memory in self.memories.values():
+            memory.settle(self._horizon_ns)
+
+    def _welcome(self, workload: Workload, key: str, received_ns: int) -> None:
         with self._store.reading() as session:
-            known = load_memory(session, key, self._horizon_ns, below_serial=serial)
+            known = load_one(session, key)
         self.memories[key] = known or WorkloadMemory(key, workload, received_ns, received_ns)
         self._ids[workload] = key
 
@@ -81,12 +92,15 @@ class Roster:
         )
 
     def checkpoint(self, writer: Writer) -> None:
-        """Write down the lifetimes that changed."""
+        """Write down the lifetimes that changed, and what came to their hours. Raises: StoreError."""
+        self.settle()
         dirty = [m for m in self.memories.values() if m.is_dirty]
         if dirty:
-            writer.do(lambda session: save_lifetimes(session, dirty))
+            writer.do(lambda session: save(session, dirty, self._partition, self._last_serial))
         for memory in dirty:
             memory.is_dirty = False
+            memory.saved_serial = memory.through_serial
+            memory.hours.clear()
 
     def forget(self, key: str) -> None:
         """Drop a workload that is gone."""

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
 
 import uvicorn
 
@@ -19,11 +18,11 @@ from replaywatch.collector.app import assemble
 from replaywatch.collector.collector import Collector
 from replaywatch.collector.detection import Judge
 from replaywatch.collector.options import CollectorOptions
+from replaywatch.collector.setting_up import LOOPBACK, tls_of
 from replaywatch.contract.errors import ConfigurationError, StoreError
 from replaywatch.detectors.judge import judge as judge_with_all
 
 LOG = logging.getLogger("replaywatch.collector")
-LOOPBACK: Final = ("127.", "::1", "localhost")
 
 
 class CollectorHandle:
@@ -79,7 +78,8 @@ def start_in_thread(
     bound = _bind(options.host, options.port)
     try:
         host = f"[{options.host}]" if ":" in options.host else options.host
-        url = f"http://{host}:{bound.getsockname()[1]}"
+        tls = tls_of(options)
+        url = f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
         collector = assemble(options, url, judge, clock, jitter)
     except BaseException:
         bound.close()
@@ -92,6 +92,7 @@ def start_in_thread(
         server_header=False,
         timeout_graceful_shutdown=1,
         ws="none",
+        **tls,
     )
     handle = CollectorHandle(collector, uvicorn.Server(config), bound, url)
     handle.start()

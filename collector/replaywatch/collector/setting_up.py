@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+import ssl
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from replaywatch.collector.detection import DetectionSettings
 from replaywatch.collector.hysteresis import Policy
 from replaywatch.collector.options import CollectorOptions, secret_of
+from replaywatch.collector.recording import Message, Telling
+from replaywatch.collector.retention import Ages
 from replaywatch.collector.webhook import Links, Target, checked_url
+from replaywatch.contract.errors import ConfigurationError
 from replaywatch.contract.verdict import SEVERITIES
 
 NS: Final = 10**9
+LOOPBACK: Final = ("127.", "::1", "localhost")
 
 
 def ns(seconds: float) -> int:
@@ -28,7 +34,7 @@ def target_of(options: CollectorOptions) -> Target | None:
     if options.webhook_url is None:
         return None
     secret = secret_of(options.webhook_secret, options.webhook_secret_file, "webhook secret")
-    return Target(checked_url(options.webhook_url, "webhook-url"), secret)
+    return Target(checked_url(options.webhook_url, "webhook-url"), secret, options.webhook_allow_private)
 
 
 def links_of(options: CollectorOptions, url: str) -> Links:
@@ -49,6 +55,48 @@ def detection_settings(options: CollectorOptions) -> DetectionSettings:
         stale_ns=ns(options.stale_seconds),
         gone_ns=ns(options.gone_hours * 3600),
         checkpoint_ns=ns(options.checkpoint_seconds),
+        agent_silent_ns=ns(options.agent_silent_seconds),
         workloads_max=options.workloads_max,
         policy=Policy(severity, options.open_ticks, options.close_ticks),
     )
+
+
+def ages_of(options: CollectorOptions) -> Ages:
+    """How old things may become."""
+    return Ages(
+        windows_ns=ns(options.retention_hours * 3600),
+        hours_ns=ns(options.hour_retention_hours * 3600),
+        incidents_ns=ns(options.incident_retention_hours * 3600),
+    )
+
+
+def telling_of(options: CollectorOptions, message: Message | None) -> Telling:
+    """How people are told."""
+    return Telling(message=message, wait_ns=ns(options.group_wait_seconds), again_ns=ns(options.group_again_seconds))
+
+
+def hosts_of(options: CollectorOptions) -> tuple[str, ...]:
+    """Names by which the collector may be called.
+
+    On loopback only its own: a web site whose name was made to lead there must not read through a visitor's browser.
+    """
+    if not options.host.startswith(LOOPBACK):
+        return ("*",)
+    public = urlsplit(options.public_url or "").hostname
+    return ("localhost", "127.0.0.1", "[::1]", options.host, *([public] if public else []))
+
+
+def tls_of(options: CollectorOptions) -> dict[str, Any]:
+    """What uvicorn takes to serve HTTPS; nothing without a certificate. Raises: ConfigurationError."""
+    certificate, key, authority = options.tls_certificate, options.tls_key, options.tls_client_ca
+    if certificate is None and key is None and authority is None:
+        return {}
+    if certificate is None or key is None:
+        raise ConfigurationError("HTTPS needs both --tls-certificate and --tls-key")
+    for path in (certificate, key, authority):
+        if path is not None and not path.is_file():
+            raise ConfigurationError(f"there is no file {path}; check --tls-certificate, --tls-key and --tls-client-ca")
+    given: dict[str, Any] = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    if authority is not None:
+        given |= {"ssl_ca_certs": str(authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return given

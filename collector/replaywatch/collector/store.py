@@ -1,18 +1,22 @@
-"""The store: one database behind an SQLAlchemy URL, SQLite in WAL mode unless told otherwise."""
+"""The store: one database behind an SQLAlchemy URL, SQLite in WAL mode unless told otherwise, or PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from replaywatch.collector.tables import SCHEMA_VERSION, Base, SchemaRow
+from replaywatch.collector.layout import bring_up
 from replaywatch.contract.errors import ConfigurationError, StoreError
+
+CONNECT_SECONDS: Final = 5
+DIALECTS: Final = ("sqlite", "postgresql")
 
 
 class Store:
@@ -23,13 +27,13 @@ class Store:
 
     @staticmethod
     def open(url: str) -> Store:
-        """Open a database and lay out its tables where they are missing.
+        """Open a database and bring its tables to the layout of this release.
 
         Raises: ConfigurationError for a URL that cannot work, StoreError when the database cannot be used.
         """
         store = Store(_engine(url))
         try:
-            store._lay_out()
+            bring_up(store._engine, store.address)
         except SQLAlchemyError as error:
             store.close()
             raise StoreError(
@@ -44,6 +48,11 @@ class Store:
     def address(self) -> str:
         """The URL without its password."""
         return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether the database is PostgreSQL."""
+        return self._engine.dialect.name == "postgresql"
 
     def session(self) -> Session:
         """A new session; objects stay readable after its end."""
@@ -62,25 +71,13 @@ class Store:
         """Whether the database answers a query now."""
         try:
             with self.session() as session:
-                return session.scalar(select(SchemaRow.version)) is not None
+                return session.scalar(text("SELECT version_num FROM alembic_version")) is not None
         except SQLAlchemyError:
             return False
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
-
-    def _lay_out(self) -> None:
-        Base.metadata.create_all(self._engine)
-        with self.session() as session, session.begin():
-            found = session.scalar(select(SchemaRow.version))
-            if found is None:
-                session.add(SchemaRow(version=SCHEMA_VERSION))
-            elif found != SCHEMA_VERSION:
-                raise StoreError(
-                    f"the database {self.address} has layout {found}, this release uses {SCHEMA_VERSION}; "
-                    "use the release that wrote it, or another database"
-                )
 
 
 def reason(error: SQLAlchemyError) -> str:
@@ -90,13 +87,21 @@ def reason(error: SQLAlchemyError) -> str:
 
 
 def _engine(url: str) -> Engine:
+    """An engine; `postgresql://` takes psycopg 3."""
+    if url.startswith(("postgresql://", "postgres://")):
+        url = "postgresql+psycopg://" + url.partition("://")[2]
     try:
-        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+        if url.startswith("postgresql"):
+            engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_SECONDS})
+        else:
+            engine = create_engine(url)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise ConfigurationError(
-            f"the store URL cannot be used ({type(error).__name__}); give for example sqlite:///replaywatch.db, "
-            "and install the driver of other databases"
+            f"the store URL cannot be used ({type(error).__name__}); give for example sqlite:///replaywatch.db or "
+            "postgresql://user@host/name, and install replaywatch[postgres] for the latter"
         ) from None
+    if engine.dialect.name not in DIALECTS:
+        raise ConfigurationError(f"the store URL names {engine.dialect.name}; SQLite and PostgreSQL are supported")
     if engine.dialect.name == "sqlite":
         if not engine.url.database or engine.url.database == ":memory:":
             raise ConfigurationError("the store URL names no file; give for example sqlite:///replaywatch.db")
@@ -116,4 +121,4 @@ def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) ->
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

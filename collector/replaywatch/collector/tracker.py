@@ -22,7 +22,11 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Something that happens to one incident. `severity` is the one after it; a closed one keeps what it had."""
+    """Something that happens to one workload's part in an incident, which `incident_id` names once it is open.
+
+    `severity` is the one after it; a closed one keeps what it had. `group` names what else shares the incident, where
+    that is not the configuration.
+    """
 
     event: Event
     workload_id: str
@@ -33,6 +37,7 @@ class Move:
     finding: Finding | None = None
     config_id: str | None = None
     incident_id: int | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,18 @@ class IncidentTracker:
         """Workloads with an incident that is not closed."""
         return set(self._open)
 
+    def holds(self, workload_id: str) -> bool:
+        """Whether anything is remembered of a workload."""
+        return workload_id in self._holds or workload_id in self._open
+
     def observe(
-        self, plan: Plan, workload_id: str, workload: Workload, judgement: Judgement, config_id: str | None
+        self,
+        plan: Plan,
+        workload_id: str,
+        workload: Workload,
+        judgement: Judgement,
+        config_id: str | None,
+        group: str | None = None,
     ) -> None:
         """Plan what one more judgement of a workload does."""
         worst = _worst_faults(judgement.findings)
@@ -89,6 +104,7 @@ class IncidentTracker:
                 severity=here.severity if here is not None else hold.severity,
                 finding=worst.get(detector),
                 config_id=config_id,
+                group=group,
                 incident_id=here.id if here is not None else None,
             )
             plan.moves += _moves(base, here, change, hold)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from replaywatch.collector.documents import SCHEMA_VERSION, Document, time_text, workload_document
+from replaywatch.collector.guarded_connect import AddressRefused
 from replaywatch.collector.incidents import Incident
 from replaywatch.contract.errors import ConfigurationError
 from replaywatch.contract.window import Workload
@@ -44,10 +45,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where messages go. The secret never shows up in a representation."""
+    """Where messages go. The secret never shows up in a representation.
+
+    `allow_private`: the address may lie inside, on loopback or in a private network.
+    """
 
     url: str
     secret: str | None = field(default=None, repr=False)
+    allow_private: bool = False
 
 
 def checked_url(url: str, option: str) -> str:
@@ -78,6 +83,9 @@ def message(links: Links, event: str, incident: Incident, workload: Workload, ke
             "opened_at": time_text(incident.opened_ns),
             "closed_at": time_text(incident.closed_ns),
             "worst_severity": incident.worst_severity,
+            "members": incident.members,
+            "open_members": incident.open_members,
+            "acknowledged_by": incident.acknowledged_by,
         },
         "workload": workload_document(workload, incident.workload_id),
         "detector": incident.detector,
@@ -115,6 +123,8 @@ def post(client: httpx.Client, target: Target, body: str, key: str, event: str, 
         headers[SIGNATURE_HEADER] = signature(target.secret, content, unix_seconds)
     try:
         response = client.post(target.url, content=content, headers=headers, follow_redirects=False)
+    except AddressRefused as error:
+        return Outcome(False, str(error))
     except httpx.HTTPError as error:
         # The text of the error could carry the address, and an address can carry a secret.
         return Outcome(False, f"the receiver cannot be reached ({type(error).__name__})")

@@ -1,64 +1,64 @@
 """One thread writes to the store, and commits what arrived together as one transaction.
 
-Each piece of work runs in a savepoint of its own: one that fails takes nothing else with it. A waiter is told only
-after the commit.
+Each piece of work runs in a savepoint of its own: one that fails takes nothing else with it. Batches that arrived
+together share one; when that fails, each is tried alone. A waiter is told only after the commit.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import groupby
 from queue import Empty, Full, Queue
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from replaywatch.collector.ingest import BatchStorer, PreparedBatch, StoredBatch
 from replaywatch.collector.store import Store, reason
 from replaywatch.contract.errors import StoreBusy, StoreError
 
 T = TypeVar("T")
 GROUP_MAX: Final = 64
+Guard = Callable[[Session], None]
 
 
 @dataclass(slots=True)
 class _Job(Generic[T]):
-    work: Callable[[Session], T]
+    """Some work, or a batch to be stored."""
+
+    work: Callable[[Session], T] | PreparedBatch
     then: Callable[[T], None] | None
     future: Future[T] = field(default_factory=Future)
     done: Callable[[], None] | None = None
 
-    def attempt(self, session: Session) -> None:
-        """Do the work in a savepoint; how it went is told by `settle`, after the commit."""
-        try:
-            with session.begin_nested():
-                value = self.work(session)
-        # Whatever happens belongs to the waiter, as with any executor.
-        except Exception as error:
-            told = StoreError(f"the store refused ({reason(error)})") if isinstance(error, SQLAlchemyError) else error
-            self.done = lambda: self.future.set_exception(told)
-        else:
-            self.done = lambda: self._succeed(value)
+    def succeed(self, value: T) -> None:
+        """Keep a result until the commit."""
 
-    def _succeed(self, value: T) -> None:
-        if self.then is not None:
-            self.then(value)
-        self.future.set_result(value)
+        def tell() -> None:
+            if self.then is not None:
+                self.then(value)
+            self.future.set_result(value)
 
-    def settle(self) -> None:
-        """Tell the waiter."""
-        if self.done is not None:
-            self.done()
+        self.done = tell
+
+    def fail(self, error: Exception) -> None:
+        """Keep an error until the commit of what else was done."""
+        told = StoreError(f"the store refused ({reason(error)})") if isinstance(error, SQLAlchemyError) else error
+        self.done = lambda: self.future.set_exception(told)
 
 
 class Writer:
-    """The only writer of the store in this process."""
+    """The only writer of the store in this process; `guard` may forbid a transaction by raising StoreError."""
 
-    def __init__(self, store: Store, waiting_max: int) -> None:
+    def __init__(self, store: Store, waiting_max: int, guard: Guard | None = None) -> None:
         self._store = store
         self._jobs: Queue[_Job[Any] | None] = Queue(waiting_max)
+        self._guard = guard
+        self._storer = BatchStorer()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replaywatch-writer", daemon=True)
 
@@ -71,6 +71,11 @@ class Writer:
         """Whether the thread is there to write."""
         return self._thread.is_alive()
 
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that wait."""
+        return self._jobs.qsize()
+
     def offer(self, work: Callable[[Session], T], then: Callable[[T], None] | None = None) -> Future[T]:
         """Queue some work unless too much is waiting. `then` runs after the commit, in the order of commits.
 
@@ -78,9 +83,17 @@ class Writer:
         """
         return self._put(_Job(work, then), block=False)
 
+    def offer_batch(self, prepared: PreparedBatch, then: Callable[[StoredBatch], None]) -> Future[StoredBatch]:
+        """Queue a batch unless too much is waiting, as `offer` does. Raises: StoreBusy, StoreError."""
+        return self._put(_Job(prepared, then), block=False)
+
     def do(self, work: Callable[[Session], T]) -> T:
         """Queue some work, wait for its commit and give its result. Raises: StoreError, and what the work raises."""
         return self._put(_Job(work, None), block=True).result()
+
+    def forget(self) -> None:
+        """Look again what the store has, because something was deleted."""
+        self.do(lambda _: self._storer.forget())
 
     def close(self, timeout_seconds: float = 1.0) -> None:
         """Write what is waiting, then stop."""
@@ -121,11 +134,51 @@ class Writer:
     def _write(self, group: list[_Job[Any]]) -> None:
         try:
             with self._store.session() as session, session.begin():
-                for job in group:
-                    job.attempt(session)
-        except SQLAlchemyError as error:
+                if self._guard is not None:
+                    self._guard(session)
+                for is_batch, jobs in groupby(group, key=lambda job: isinstance(job.work, PreparedBatch)):
+                    (self._store_together if is_batch else self._do_each)(session, list(jobs))
+        except (SQLAlchemyError, StoreError) as error:
+            text = reason(error) if isinstance(error, SQLAlchemyError) else str(error)
             for job in group:
-                job.future.set_exception(StoreError(f"the store could not commit ({reason(error)})"))
+                job.future.set_exception(StoreError(f"the store could not commit ({text})"))
             return
         for job in group:
-            job.settle()
+            if job.done is not None:
+                job.done()
+
+    def _do_each(self, session: Session, jobs: Iterable[_Job[Any]]) -> None:
+        for job in jobs:
+            try:
+                with session.begin_nested():
+                    assert not isinstance(job.work, PreparedBatch)
+                    value = job.work(session)
+            # Whatever happens belongs to the waiter, as with any executor.
+            except Exception as error:
+                job.fail(error)
+            else:
+                job.succeed(value)
+
+    def _store_together(self, session: Session, jobs: list[_Job[StoredBatch]]) -> None:
+        try:
+            with session.begin_nested():
+                accepted = self._storer.store(session, [j.work for j in jobs if isinstance(j.work, PreparedBatch)])
+        # As above: a value that the database cannot hold must not take other senders' batches with it.
+        except Exception as error:
+            if len(jobs) == 1:
+                jobs[0].fail(error)
+                return
+            for job in jobs:
+                self._store_together(session, [job])
+            return
+        for job, stored in zip(jobs, accepted.stored, strict=True):
+            job.succeed(stored)
+        first = jobs[0]
+        tell = first.done
+
+        def remember() -> None:
+            self._storer.committed(accepted)
+            if tell is not None:
+                tell()
+
+        first.done = remember

@@ -1,0 +1,211 @@
+"""Moves become rows, an audit trail and outgoing messages in one transaction.
+
+Workloads with one detector's finding under one engine configuration belong to one incident: a rollout that loses graphs
+on four hundred pods is told once. The opening waits a little for others to join; afterwards people are told again when
+the incident rises, when it has grown tenfold, and when its last member closed.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from replaywatch.collector.documents import finding_document
+from replaywatch.collector.incidents import Incident, incident_of, severity_of
+from replaywatch.collector.remembered import recall, remember
+from replaywatch.collector.tables import IncidentEventRow, IncidentRow, MemberRow, NotificationRow
+from replaywatch.collector.tracker import Move
+from replaywatch.contract.verdict import severity_rank
+from replaywatch.contract.window import Workload
+
+GROWN: Final = 10
+_STATES: Final = {"stale": "stale", "closed": "closed", "gone": "closed"}
+Message = Callable[[str, Incident, Workload, str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """How people are told: what makes a body, how long an opening waits for company, when growth is worth a message.
+
+    `message` makes the body from event, incident, workload and idempotency key; None where nobody is to be told.
+    """
+
+    message: Message | None = None
+    wait_ns: int = 0
+    again_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Before:
+    row: IncidentRow
+    state: str
+    severity: str
+    is_new: bool
+
+
+def record(session: Session, moves: Iterable[Move], at_ns: int, telling: Telling, partition: int = 0) -> list[int]:
+    """Write moves in order, and tell of what they did to incidents; the members' ids in order."""
+    touched: dict[int, _Before] = {}
+    ids = []
+    for move in moves:
+        member = _member_of(session, move, at_ns, touched, partition)
+        _move_member(session, member, move, at_ns)
+        ids.append(member.id)
+    for before in touched.values():
+        _sum_up(session, before, at_ns)
+        _tell(session, before, at_ns, telling)
+    return ids
+
+
+def group_key(move: Move) -> str:
+    """What incidents of one rollout share: detector and configuration; the workload where no configuration is known."""
+    return f"{move.detector}/{move.group or move.config_id or move.workload_id}"
+
+
+def _member_of(session: Session, move: Move, at_ns: int, touched: dict[int, _Before], partition: int) -> MemberRow:
+    if move.incident_id is not None:
+        member = session.get_one(MemberRow, move.incident_id)
+        _touch(session.get_one(IncidentRow, member.incident_id, with_for_update=True), touched, is_new=False)
+        return member
+    incident = _incident_for(session, move, at_ns, touched)
+    member = MemberRow(
+        incident_id=incident.id,
+        open_key=f"{move.workload_id}/{move.detector}",
+        workload_id=move.workload_id,
+        workload_label=move.workload.label,
+        who=remember(move.workload),
+        detector=move.detector,
+        worst_severity=move.severity,
+        opened_ns=at_ns,
+        finding="{}",
+        partition=partition,
+    )
+    session.add(member)
+    return member
+
+
+def _incident_for(session: Session, move: Move, at_ns: int, touched: dict[int, _Before]) -> IncidentRow:
+    key = group_key(move)
+    row = session.scalar(select(IncidentRow).where(IncidentRow.open_key == key).with_for_update())
+    if row is not None:
+        _touch(row, touched, is_new=False)
+        return row
+    row = IncidentRow(
+        open_key=key,
+        group_key=key,
+        workload_id=move.workload_id,
+        workload_label=move.workload.label,
+        detector=move.detector,
+        state="open",
+        severity=move.severity,
+        worst_severity=move.severity,
+        opened_ns=at_ns,
+        changed_ns=at_ns,
+        finding="{}",
+    )
+    session.add(row)
+    session.flush()
+    _touch(row, touched, is_new=True)
+    return row
+
+
+def _touch(row: IncidentRow, touched: dict[int, _Before], *, is_new: bool) -> None:
+    touched.setdefault(row.id, _Before(row, row.state, row.severity, is_new))
+
+
+def _move_member(session: Session, member: MemberRow, move: Move, at_ns: int) -> None:
+    member.state = _STATES.get(move.event, "open")
+    member.severity = move.severity
+    member.worst_severity = max(severity_of(member.worst_severity), move.severity, key=severity_rank)
+    member.changed_ns = at_ns
+    if member.state == "closed":
+        member.closed_ns, member.open_key = at_ns, None
+    if move.finding is not None:
+        member.finding = json.dumps(finding_document(move.finding))
+    session.flush()
+    told = move.note or (move.finding.title if move.finding is not None else "")
+    session.add(
+        IncidentEventRow(
+            incident_id=member.incident_id,
+            at_ns=at_ns,
+            event=move.event,
+            severity=move.severity,
+            note=f"{member.workload_label}: {told}" if told else member.workload_label,
+        )
+    )
+
+
+def _sum_up(session: Session, before: _Before, at_ns: int) -> None:
+    """Make an incident what its members are."""
+    row = before.row
+    columns = select(MemberRow.id, MemberRow.state, MemberRow.severity).where(MemberRow.incident_id == row.id)
+    members = session.execute(columns).all()
+    alive = [m for m in members if m.state != "closed"]
+    row.members, row.open_members = len(members), len(alive)
+    row.state = "open" if any(m.state == "open" for m in alive) else "stale" if alive else "closed"
+    row.changed_ns = at_ns
+    if not alive:
+        row.closed_ns, row.open_key = at_ns, None
+        return
+    worst = session.get_one(MemberRow, max(alive, key=lambda m: (severity_rank(severity_of(m.severity)), -m.id)).id)
+    row.severity = worst.severity
+    row.worst_severity = max(severity_of(row.worst_severity), severity_of(worst.severity), key=severity_rank)
+    row.workload_id, row.workload_label, row.finding = worst.workload_id, worst.workload_label, worst.finding
+
+
+def _tell(session: Session, before: _Before, at_ns: int, telling: Telling) -> None:
+    row = before.row
+    if telling.message is None:
+        return
+    waiting = session.scalar(
+        select(NotificationRow).where(
+            NotificationRow.incident_id == row.id,
+            NotificationRow.state == "pending",
+            NotificationRow.attempts == 0,
+            NotificationRow.event != "closed",
+        )
+    )
+    event = _event(before, at_ns, telling)
+    if waiting is not None and row.state != "closed":
+        # Nobody was told yet: what waits says how it is now, rather than being followed by a second message.
+        waiting.body = telling.message(waiting.event, incident_of(row), _who(session, row), waiting.idempotency_key)
+        row.told_members = row.members
+    elif event is not None:
+        key = uuid.uuid4().hex
+        session.add(
+            NotificationRow(
+                idempotency_key=key,
+                incident_id=row.id,
+                event=event,
+                body=telling.message(event, incident_of(row), _who(session, row), key),
+                state="pending",
+                created_ns=at_ns,
+                next_attempt_ns=at_ns + (telling.wait_ns if event == "opened" else 0),
+            )
+        )
+        row.told_members = row.members
+
+
+def _event(before: _Before, at_ns: int, telling: Telling) -> str | None:
+    row = before.row
+    if row.state == "closed":
+        return "closed"
+    if before.is_new:
+        return "opened"
+    if severity_rank(severity_of(row.severity)) > severity_rank(severity_of(before.severity)):
+        return "raised"
+    has_grown = row.members >= GROWN * max(1, row.told_members) and at_ns - row.opened_ns >= telling.again_ns
+    return "grown" if has_grown and row.acknowledged_ns is None else None
+
+
+def _who(session: Session, row: IncidentRow) -> Workload:
+    query = select(MemberRow.who).where(MemberRow.incident_id == row.id, MemberRow.workload_id == row.workload_id)
+    content = session.scalars(query).first()
+    found = recall(Workload, content, f"workload {row.workload_id}") if content is not None else None
+    return found or Workload(name=row.workload_label)
