@@ -11,6 +11,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "capture": ("thrash", "capture_failed", "unused_graphs", "slow_capture", "graph_memory_estimate"),
     "faults": ("failing_calls", "replay_stuck"),
     "peers": ("odd_one_out",),
+    "sudden": ("sudden",),
     "sight": ("contradiction",),
 }
 OTHER: Final = "other"
@@ -21,6 +22,7 @@ WORDS: Final = {
     "capture": "capturing graphs goes wrong, or costs too much",
     "faults": "calls on graphs fail",
     "peers": "a replica differs from its like",
+    "sudden": "something got worse from one moment to the next",
     "sight": "what is seen contradicts itself",
     OTHER: "not sorted into a family yet",
 }
