@@ -77,7 +77,7 @@ def _thresholds(file: Path) -> tuple[tuple[str, str, str], ...]:
     lines = source.splitlines()
     found = []
     for node in ast.parse(source).body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
+        target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
         value = getattr(node, "value", None)
