@@ -175,3 +175,30 @@ def test_windows_on_their_own_are_collected_in_order(fresh_world: World) -> None
     starts = [window["window"]["start_ns"] for window in found]
     assert starts == sorted(starts)
     assert any("traced" in window for window in found)
+
+
+def _profiler_after_queued_work() -> dict[str, Any]:
+    """A window whose last work is still queued, then a profiler, as torch.profiler's guard brings it on."""
+    script = eager_steps(4)
+    fake_world.play(Script(script.work, script.marks, script.length, queued_until=100_000))
+    before = fake_world.cupti().fake_count(b"forced_flushes")
+    paused = fake_world.tracer().pause()
+    memory = ctypes.create_string_buffer(1 << 20)
+    given_back: list[int] = []
+
+    def requested(buffer: Any, size: Any, most: Any) -> None:
+        buffer[0], size[0], most[0] = ctypes.addressof(memory), len(memory), 0
+
+    _kept.extend((memory, _REQUESTED(requested), _COMPLETED(lambda _c, _s, buffer, *_: given_back.append(buffer))))
+    cupti = fake_world.cupti()
+    assert cupti.cuptiActivityRegisterCallbacks(_kept[-2], _kept[-1]) == 0
+    cupti.fake_foreign_record(5)
+    cupti.cuptiActivityFlushAll(0)
+    fake_world.tracer().resume()
+    return {"paused": paused, "own": given_back == [ctypes.addressof(memory)], "buffers": len(given_back),
+            "forced": cupti.fake_count(b"forced_flushes") - before}  # fmt: skip
+
+
+def test_a_profiler_never_gets_its_records_into_a_buffer_of_ours(fresh_world: World) -> None:
+    seen = fresh_world.call(_profiler_after_queued_work)
+    assert seen == {"paused": True, "own": True, "buffers": 1, "forced": 1}

@@ -120,7 +120,9 @@ Outcome Tracer::pause() {
   ++pauses_;
   changed_.notify_all();
   const bool quiet = changed_.wait_for(lock, kPatience, [&] { return !window_open_; });
-  return quiet ? Outcome::kOk : Outcome::kNotQuiet;
+  if (!quiet || runner_.graph_level()) return quiet ? Outcome::kOk : Outcome::kNotQuiet;
+  lock.unlock();  // CUPTI is never called under a lock that its callbacks could wait for
+  return runner_.evict_buffers() ? Outcome::kOk : Outcome::kNotQuiet;
 }
 
 Outcome Tracer::resume() {
@@ -254,6 +256,7 @@ std::string Tracer::status_json() {
   json.begin_object().field("cupti_version", runner_.api().version).field("cupti_path", runner_.api().path);
   json.field("running", thread_alive_).field("autonomous", autonomous_).field("graph_level", runner_.graph_level());
   json.field("paused", pauses_ != 0).field("yielded", yielded_).field("windows", cost_.windows);
+  json.field("forced_flushes", runner_.forced_flushes());
   json.field("traced_ns", cost_.traced_ns).field("helper_cpu_ns", cost_.cpu_ns);
   json.field("results_dropped", cost_.results_dropped).end_object();
   return json.text();

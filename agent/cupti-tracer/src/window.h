@@ -1,8 +1,10 @@
 // One window: kernel records on, wait, off, flush, read. Runs on the helper thread only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 
 #include "buffer_pool.h"
@@ -27,6 +29,11 @@ class WindowRunner {
   std::string enable_graph_level();
   bool graph_level() const { return graph_level_; }
 
+  // Gets every buffer back that CUPTI still fills, so that the next client's records do not land in one of ours. Only
+  // between windows. Blocks some milliseconds; true when none is left.
+  bool evict_buffers();
+  uint64_t forced_flushes() const { return forced_flushes_.load(std::memory_order_relaxed); }
+
   // A window of at most `duration_ms`. `live` is 1 while kernels are recorded.
   WindowReport run(uint32_t duration_ms, const StepMarks &marks, std::atomic<uint32_t> &live, const Pause &pause);
 
@@ -45,6 +52,8 @@ class WindowRunner {
   bool graph_level_ = false;
   bool copies_ = false, sets_ = false;  // kinds that are enabled beside kernels
   uint64_t last_end_ns_ = 0;            // graph level: where the stretch before this one ended
+  std::mutex evicting_;  // never held while CUPTI is called from a window
+  std::atomic<uint64_t> forced_flushes_{0};
   BufferPool pool_;
   RecordStore store_;
   RecordReader reader_;
