@@ -16,11 +16,12 @@ from collector.material import HEADERS, SECOND, body, eager_window, workload
 from collector.polling import until
 from collector.rig import Rig
 from collector.webhook_receiver import WebhookReceiver
-from replaywatch.collector.notifier import ATTEMPTS_MAX, Notifier, outbox_counts, pause_seconds
+from replaywatch.collector.notifier import ATTEMPTS_MAX, Notifier, pause_seconds
 from replaywatch.collector.options import CollectorOptions, secret_of
+from replaywatch.collector.outbox import outbox_counts
 from replaywatch.collector.tables import NotificationRow
-from replaywatch.collector.webhook import Target
 from replaywatch.contract.errors import ConfigurationError
+from replaywatch.notify.signed_json import SignedJson
 
 SECRET = "whsec-0123456789"
 
@@ -31,7 +32,7 @@ def notifier(rig: Rig, receiver: WebhookReceiver) -> Notifier:
 
 
 def notifier_of(rig: Rig, url: str) -> Notifier:
-    return Notifier(rig.store, rig.writer, Target(url, SECRET, True), rig.clock, lambda: 0.5)
+    return Notifier(rig.store, rig.writer, [SignedJson(url, SECRET)], rig.clock, lambda: 0.5, allow_private=True)
 
 
 def counts(rig: Rig) -> dict[str, int]:
@@ -166,7 +167,7 @@ def test_redirects_are_not_followed(rig: Rig, notifier: Notifier, receiver: Webh
     rig.tick("page", ticks=2)
     notifier.deliver_due()
     assert [r.path for r in receiver.received] == ["/hook"]
-    assert counts(rig) == {"pending": 1}
+    assert counts(rig) == {"sending": 1}
 
 
 def test_pauses_grow_and_end() -> None:
@@ -216,7 +217,7 @@ def test_secrets_show_up_in_no_log_and_no_text(
     with rig.store.session() as session:
         (error,) = session.scalars(select(NotificationRow.last_error))
     assert error is not None
-    told = caplog.text + error + repr(notifier) + repr(Target(address, SECRET)).replace(address, "")
+    told = caplog.text + error + repr(notifier) + repr(SignedJson(address, SECRET))
     assert receiver.received
     assert SECRET not in told
     assert "secret-path" not in told

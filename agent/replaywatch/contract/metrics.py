@@ -189,8 +189,16 @@ CATALOGUE: Final = (
     _own(
         "replaywatch_collector_notifications_total",
         "counter",
-        "Notifications by outcome.",
+        "Notifications by destination and outcome.",
+        "destination",
         "outcome",
+        exposer="collector",
+    ),
+    _own(
+        "replaywatch_collector_notifications_waiting",
+        "gauge",
+        "Notifications that are still to be delivered.",
+        "destination",
         exposer="collector",
     ),
 )

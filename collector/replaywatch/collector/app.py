@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -19,8 +18,9 @@ from replaywatch.collector.gate import Gate
 from replaywatch.collector.health import Health
 from replaywatch.collector.inbox import Inbox
 from replaywatch.collector.loop import Loop
+from replaywatch.collector.messages_api import MessagesApi
 from replaywatch.collector.metrics import CollectorMetrics, registry_of
-from replaywatch.collector.notifier import Notifier
+from replaywatch.collector.notifying import addressees_of, notifying
 from replaywatch.collector.options import CollectorOptions
 from replaywatch.collector.pages import Pages
 from replaywatch.collector.receive import BatchEndpoint
@@ -30,17 +30,13 @@ from replaywatch.collector.setting_up import (
     ages_of,
     detection_settings,
     hosts_of,
-    links_of,
     ns,
-    target_of,
-    telling_of,
     token_of,
 )
 from replaywatch.collector.sink import StoreSink
 from replaywatch.collector.stages import Stages
 from replaywatch.collector.store import Store
 from replaywatch.collector.tokens import TokenBook
-from replaywatch.collector.webhook import message
 from replaywatch.collector.writer import Writer
 
 
@@ -48,23 +44,21 @@ def assemble(
     options: CollectorOptions, url: str, judge: Judge, clock: Callable[[], int], jitter: Callable[[], float]
 ) -> Collector:
     """A collector that is reached at `url`, not yet started. Raises: ConfigurationError, StoreError."""
-    target, links = target_of(options), links_of(options, url)
+    addressees = addressees_of(options, url)
     store = Store.open(options.store)
     writer, inbox, clocks, book = Writer(store, options.waiting_batches_max), Inbox(), Clocks(), TokenBook(store)
     book.refresh()
     access = Access(book, token_of(options))
-    telling = telling_of(options, partial(message, links) if target is not None else None)
-    detection = Detection(store, writer, inbox, judge, detection_settings(options), clock, telling)
+    told = notifying(options, addressees, store, writer, clock, jitter)
+    detection = Detection(store, writer, inbox, judge, detection_settings(options), clock, told.telling)
     retention = Retention(writer, clock, ages_of(options))
-    notifier = Notifier(store, writer, target, clock, jitter) if target is not None else None
 
     loops = {
         "detection": Loop("detection", options.tick_seconds, detection.tick),
         "retention": Loop("retention", 300.0, retention.sweep),
         "tokens": Loop("tokens", 2.0, book.refresh),
     }
-    if notifier is not None:
-        loops["notifier"] = Loop("notifier", 1.0, notifier.deliver_due)
+    loops |= told.loops
 
     limits = Limits(options.body_max_bytes, options.inflated_max_bytes)
     batches = BatchEndpoint(StoreSink(writer, inbox, detection), access, limits, clock, clocks)
@@ -72,7 +66,7 @@ def assemble(
         view=lambda: detection.view,
         open_incidents=lambda: detection.open_severities,
         received=batches.received,
-        notifications=notifier.outcomes if notifier is not None else Counter[str](),
+        notifications=told.outcomes,
         ticks=detection.times,
         stages=Stages(inbox, writer, clocks, loops, lambda: detection.last_tick_ns),
     )
@@ -81,9 +75,9 @@ def assemble(
     api, changes = ReadApi(store, lambda: detection.view, clocks), Changes(writer, clock)
     pages = Pages(store, lambda: detection.view, api)
     forms = Forms(access, changes, pages, is_secure=url.startswith("https:"))
-    rows = endpoints(batches, api, changes)
+    rows = endpoints(batches, api, changes, MessagesApi(store))
     web = application(rows, Gate(access), pages, forms, health, registry_of(metrics), hosts_of(options))
-    return Collector(web=web, store=store, writer=writer, detection=detection, notifier=notifier, loops=loops)
+    return Collector(web=web, store=store, writer=writer, detection=detection, notifier=told.notifier, loops=loops)
 
 
 def _alive(loop: Loop) -> bool:

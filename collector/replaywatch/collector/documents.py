@@ -43,6 +43,7 @@ def cost_document(estimate: Estimate | None) -> Document | None:
         "graph_step_us": estimate.graph_step_us,
         "saved_us": estimate.saved_us,
         "method": estimate.method,
+        "is_recoverable": estimate.is_recoverable,
     }
 
 

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from replaywatch.collector.api import LIMIT_MAX, SEVERITIES, VERDICTS, ReadApi
 from replaywatch.collector.changes import COMMENT_MAX, Changes
 from replaywatch.collector.incidents import STATES
+from replaywatch.collector.messages_api import MessagesApi
+from replaywatch.collector.outbox import STATES as OUTBOX_STATES
 from replaywatch.collector.query import LAST_ID, TEXT_MAX
 from replaywatch.collector.receive import BatchEndpoint
 from replaywatch.collector.silences import FIELDS, KINDS
@@ -40,9 +42,9 @@ class Endpoint:
     answers: Mapping[int, str] = field(default_factory=dict)
 
 
-def endpoints(batches: BatchEndpoint, api: ReadApi, changes: Changes) -> tuple[Endpoint, ...]:
+def endpoints(batches: BatchEndpoint, api: ReadApi, changes: Changes, messages: MessagesApi) -> tuple[Endpoint, ...]:
     """All rows of the API."""
-    return (*_reads(api), *_changes(changes), _ingest(batches))
+    return (*_reads(api), _messages(messages), *_changes(changes), _ingest(batches))
 
 
 def _whole(least: int, most: int) -> Schema:
@@ -71,6 +73,17 @@ def _reads(api: ReadApi) -> tuple[Endpoint, ...]:
     return tuple(
         Endpoint(path=path, answer=answer, scope="read", summary=summary, query=query, answers=answers)
         for path, answer, summary, query, answers in rows
+    )
+
+
+def _messages(messages: MessagesApi) -> Endpoint:
+    states = {"type": "array", "items": {"type": "string", "enum": list(OUTBOX_STATES)}}
+    return Endpoint(
+        path="/v1/notifications",
+        answer=messages.notifications,
+        scope="read",
+        summary="Messages by what became of them; state=dead are those given up",
+        query={"state": states, "destination": TEXT, "limit": _whole(0, LIMIT_MAX), "offset": _whole(0, LAST_ID)},
     )
 
 

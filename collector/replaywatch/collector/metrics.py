@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector as PrometheusCollector
 
 from replaywatch.collector.fleet import FleetView, WorkloadView
+from replaywatch.collector.notified import Notifications
 from replaywatch.collector.receive import Received
 from replaywatch.collector.stages import Stages
 from replaywatch.collector.tick_times import TickTimes
@@ -18,7 +19,6 @@ from replaywatch.contract.metrics import BY_NAME, WORKLOAD_LABELS
 
 MetricFamily = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 BATCH_OUTCOMES: Final = ("accepted", "duplicate", "refused", "too_large", "unauthorized", "limited", "busy", "failed")
-NOTIFICATION_OUTCOMES: Final = ("sent", "retried", "silenced", "dead")
 CAPTURE_UNITS: Final = ("sequences", "tokens")
 VERDICTS: Final = ("healthy", "finding", "warming_up", "blind")
 
@@ -32,7 +32,7 @@ class CollectorMetrics(PrometheusCollector):
         view: Callable[[], FleetView],
         open_incidents: Callable[[], Mapping[str, int]],
         received: Received,
-        notifications: Mapping[str, int],
+        notifications: Notifications,
         ticks: TickTimes,
         stages: Stages,
     ) -> None:
@@ -67,7 +67,7 @@ class CollectorMetrics(PrometheusCollector):
         for severity in ("info", "warn", "page"):
             incidents.add_metric([severity], severities.get(severity, 0))
         yield incidents
-        yield _counts("replaywatch_collector_notifications_total", NOTIFICATION_OUTCOMES, self._notifications)
+        yield from self._notifications.families()
         for name, value in self._stages.gauges():
             yield GaugeMetricFamily(name, _help(name), value=value)
         name = "replaywatch_collector_stage_up"

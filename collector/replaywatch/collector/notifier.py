@@ -1,4 +1,4 @@
-"""Delivering what waits in the outbox: at least once, in order for each incident, with growing pauses, and not forever.
+"""Delivering what waits in the outbox: at least once, in order for each incident and destination, not forever.
 
 An attempt is counted before it is made, so that a message that brings the collector down is not tried without end.
 """
@@ -6,42 +6,37 @@ An attempt is counted before it is made, so that a message that brings the colle
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import httpx
-from sqlalchemy import func, select, update
-from sqlalchemy.orm import Session
 
 from replaywatch.collector.guarded_connect import webhook_client
+from replaywatch.collector.notified import NOBODY, Notifications
+from replaywatch.collector.outbox import (
+    HELD,
+    Pending,
+    change,
+    claim,
+    drop_events,
+    due,
+    fan_out,
+    waiting_by_destination,
+)
 from replaywatch.collector.silences import find_silences, silenced_until_ns
 from replaywatch.collector.store import Store
-from replaywatch.collector.tables import IncidentRow, NotificationRow
-from replaywatch.collector.webhook import TIMEOUT_SECONDS, Outcome, Target, post
+from replaywatch.collector.tables import IncidentRow
 from replaywatch.collector.writer import Writer
+from replaywatch.contract.errors import WireError
+from replaywatch.notify.allowance import Allowance
+from replaywatch.notify.destination import TIMEOUT_SECONDS, Destination, Outcome, deliver
+from replaywatch.notify.notice import read_notice
 
 FIRST_PAUSE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 900.0
 ATTEMPTS_MAX: Final = 20
-HELD: Final = "held back by a silence"
 SILENCES_MAX: Final = 1000
-_PAGE: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A message that waits. `attempts` counts those already begun."""
-
-    id: int
-    incident_id: int
-    idempotency_key: str
-    event: str
-    body: str
-    attempts: int
-    next_attempt_ns: int
-    was_held: bool = False
 
 
 def pause_seconds(attempts: int, jitter: float, wanted_seconds: float | None = None) -> float:
@@ -52,41 +47,76 @@ def pause_seconds(attempts: int, jitter: float, wanted_seconds: float | None = N
 
 
 class Notifier:
-    """Posts what is due; one thread calls it."""
+    """Fans events out to destinations and posts what is due; one thread calls it."""
 
     def __init__(
         self,
         store: Store,
         writer: Writer,
-        target: Target,
+        destinations: Sequence[Destination],
         clock: Callable[[], int],
         jitter: Callable[[], float],
+        *,
+        allow_private: bool = False,
+        per_minute: int = 30,
     ) -> None:
         self._store = store
         self._writer = writer
-        self._target = target
+        self._destinations = {d.name: d for d in destinations}
+        self._allowances = {name: Allowance(per_minute) for name in self._destinations}
         self._clock = clock
         self._jitter = jitter
+        self._allow_private = allow_private
         self._is_closed = False
-        self.outcomes: Counter[str] = Counter()
+        self.outcomes = Notifications(tuple(self._destinations))
         _hush()
 
     def deliver_due(self) -> int:
-        """Try every message that is due and first of its incident; how many were tried. Raises: StoreError."""
-        due = [pending for pending in self._due() if not self._is_held(pending)]
+        """Try every message that is due and first of its lane; how many were tried. Raises: StoreError."""
+        self._fan_out()
+        with self._store.reading() as session:
+            waiting = due(session, "sending", self._clock())
+            self.outcomes.wait(waiting_by_destination(session))
         tried = 0
-        if due:
-            with webhook_client(TIMEOUT_SECONDS, allow_private=self._target.allow_private) as client:
-                for pending in due:
-                    if self._is_closed:
-                        break
-                    self._deliver(client, pending)
+        with ExitStack() as stack:
+            clients: dict[bool, httpx.Client] = {}
+            for pending in waiting:
+                if self._is_closed:
+                    break
+                destination = self._destinations.get(pending.destination)
+                if destination is None:
+                    self._settle(pending, pending.attempts, Outcome(False, "it is no longer configured", True))
+                elif self._may_go(pending):
+                    inside = self._allow_private or destination.is_inside
+                    if inside not in clients:
+                        client = webhook_client(TIMEOUT_SECONDS, allow_private=inside)
+                        clients[inside] = stack.enter_context(client)
+                    self._deliver(clients[inside], destination, pending)
                     tried += 1
         return tried
 
     def close(self) -> None:
         """Begin no more attempts."""
         self._is_closed = True
+
+    def _fan_out(self) -> None:
+        with self._store.reading() as session:
+            events = due(session, "pending", self._clock())
+        ready = [event for event in events if not self._is_held(event)]
+        if ready:
+            told, now_ns = tuple(self._destinations.values()), self._clock()
+            self._writer.do(lambda s: fan_out(s, ready, told, now_ns))
+
+    def _may_go(self, pending: Pending) -> bool:
+        """Whether neither a silence nor the destination's allowance holds a message back."""
+        if self._is_held(pending):
+            return False
+        is_allowed = self._allowances[pending.destination].take(self._clock())
+        if not is_allowed:
+            self.outcomes.count(pending.destination, "limited")
+            later_ns = self._clock() + int(FIRST_PAUSE_SECONDS * 1e9)
+            self._writer.do(lambda s: change(s, pending.id, next_attempt_ns=later_ns))
+        return is_allowed
 
     def _is_held(self, pending: Pending) -> bool:
         """Whether a silence keeps a message back. What opened and closed unheard is never told."""
@@ -96,88 +126,45 @@ class Notifier:
             until_ns = silenced_until_ns(session, pending.incident_id, silences)
             incident = session.get(IncidentRow, pending.incident_id)
             is_over = incident is None or incident.state == "closed"
-        if is_over and pending.event == "opened" and pending.attempts == 0 and (until_ns or pending.was_held):
-            self._writer.do(lambda s: _drop_all(s, pending.incident_id, now_ns))
-            self.outcomes["silenced"] += 1
+        is_unheard = not pending.destination and pending.event == "opened" and (until_ns or pending.was_held)
+        if is_over and is_unheard:
+            self._writer.do(lambda s: drop_events(s, pending.incident_id, now_ns))
+            self.outcomes.count(NOBODY, "silenced")
             return True
         if until_ns is None:
             return False
-        self._writer.do(lambda s: _set(s, pending.id, next_attempt_ns=until_ns, last_error=HELD))
+        self._writer.do(lambda s: change(s, pending.id, next_attempt_ns=until_ns, last_error=HELD))
         return True
 
-    def _due(self) -> list[Pending]:
-        now_ns = self._clock()
-        first_ids = (
-            select(func.min(NotificationRow.id))
-            .where(NotificationRow.state == "pending")
-            .group_by(NotificationRow.incident_id)
-        )
-        query = (
-            select(NotificationRow)
-            .where(NotificationRow.id.in_(first_ids), NotificationRow.next_attempt_ns <= now_ns)
-            .order_by(NotificationRow.next_attempt_ns, NotificationRow.id)
-            .limit(_PAGE)
-        )
-        with self._store.reading() as session:
-            return [
-                Pending(
-                    id=r.id,
-                    incident_id=r.incident_id,
-                    idempotency_key=r.idempotency_key,
-                    event=r.event,
-                    body=r.body,
-                    attempts=r.attempts,
-                    next_attempt_ns=r.next_attempt_ns,
-                    was_held=r.last_error == HELD,
-                )
-                for r in session.scalars(query)
-            ]
-
-    def _deliver(self, client: httpx.Client, pending: Pending) -> None:
+    def _deliver(self, client: httpx.Client, destination: Destination, pending: Pending) -> None:
         attempts = pending.attempts + 1
         next_ns = self._clock() + int(pause_seconds(attempts, self._jitter()) * 1e9)
-        self._writer.do(lambda s: _set(s, pending.id, attempts=attempts, next_attempt_ns=next_ns))
-        outcome = post(
-            client,
-            self._target,
-            pending.body,
-            pending.idempotency_key,
-            pending.event,
-            self._clock() // 10**9,
-        )
+        if not self._writer.do(lambda s: claim(s, pending, next_ns)):
+            return
+        try:
+            outcome = deliver(client, destination, read_notice(pending.body), self._clock() // 10**9)
+        except WireError as error:
+            outcome = Outcome(False, str(error), is_final=True)
         self._settle(pending, attempts, outcome)
 
     def _settle(self, pending: Pending, attempts: int, outcome: Outcome) -> None:
         now_ns = self._clock()
         if outcome.delivered:
-            self._writer.do(lambda s: _set(s, pending.id, state="sent", settled_ns=now_ns, last_error=None))
-            self.outcomes["sent"] += 1
+            self._writer.do(lambda s: change(s, pending.id, state="sent", settled_ns=now_ns, last_error=None))
+            self.outcomes.count(pending.destination, "sent")
         elif outcome.is_final or attempts >= ATTEMPTS_MAX:
-            self._writer.do(lambda s: _set(s, pending.id, state="dead", settled_ns=now_ns, last_error=outcome.error))
-            self.outcomes["dead"] += 1
+            told = outcome.error
+            self._writer.do(lambda s: change(s, pending.id, state="dead", settled_ns=now_ns, last_error=told))
+            self.outcomes.count(pending.destination, "dead")
         else:
             pause = pause_seconds(attempts, self._jitter(), outcome.retry_after_seconds)
             next_ns = now_ns + int(pause * 1e9)
-            self._writer.do(lambda s: _set(s, pending.id, next_attempt_ns=next_ns, last_error=outcome.error))
-            self.outcomes["retried"] += 1
-
-
-def _set(session: Session, key: int, **values: object) -> None:
-    session.execute(update(NotificationRow).where(NotificationRow.id == key).values(**values))
-
-
-def _drop_all(session: Session, incident_id: int, at_ns: int) -> None:
-    waiting = (NotificationRow.incident_id == incident_id) & (NotificationRow.state == "pending")
-    session.execute(update(NotificationRow).where(waiting).values(state="silenced", settled_ns=at_ns))
+            told = outcome.error
+            self._writer.do(lambda s: change(s, pending.id, next_attempt_ns=next_ns, last_error=told))
+            self.outcomes.count(pending.destination, "retried")
 
 
 def _hush() -> None:
     # At INFO httpx writes every address that it posts to, and a webhook's address often is its secret.
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def outbox_counts(session: Session) -> dict[str, int]:
-    """Messages by state."""
-    query = select(NotificationRow.state, func.count()).group_by(NotificationRow.state)
-    return {row[0]: row[1] for row in session.execute(query)}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from replaywatch.collector.notify_options import NOTIFY_OPTIONS, NotifyOptions
 from replaywatch.contract.errors import ConfigurationError
 from replaywatch.contract.options import Option, settle
 
@@ -83,13 +84,14 @@ OPTIONS: tuple[Option, ...] = (
     Option("webhook-url", str, None, "", "Where incidents are posted as JSON."),
     Option("webhook-secret", str, None, "", "Key that signs what is posted (HMAC-SHA256).", secret=True),
     Option("webhook-secret-file", Path, None, "", "File that holds the signing key."),
+    *NOTIFY_OPTIONS,
     Option("public-url", str, None, "", "Address of this collector as people reach it, for links."),
     Option("dashboard-url", str, None, "", "Address of a dashboard, carried in notifications."),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectorOptions:
+class CollectorOptions(NotifyOptions):
     """Settings of one collector; one field per row of OPTIONS, with its default."""
 
     host: str = "127.0.0.1"

@@ -205,7 +205,12 @@ def _event(before: _Before, at_ns: int, telling: Telling) -> str | None:
 
 
 def _who(session: Session, row: IncidentRow) -> Workload:
-    query = select(MemberRow.who).where(MemberRow.incident_id == row.id, MemberRow.workload_id == row.workload_id)
+    return worst_workload(session, row.id, row.workload_id, row.workload_label)
+
+
+def worst_workload(session: Session, incident_id: int, workload_id: str, label: str) -> Workload:
+    """Who an incident's worst member is; by its label only, where nothing else is known any more."""
+    query = select(MemberRow.who).where(MemberRow.incident_id == incident_id, MemberRow.workload_id == workload_id)
     content = session.scalars(query).first()
-    found = recall(Workload, content, f"workload {row.workload_id}") if content is not None else None
-    return found or Workload(name=row.workload_label)
+    found = recall(Workload, content, f"workload {workload_id}") if content is not None else None
+    return found or Workload(name=label)

@@ -11,7 +11,7 @@ from replaywatch.collector.hysteresis import Policy
 from replaywatch.collector.options import CollectorOptions, secret_of
 from replaywatch.collector.recording import Message, Telling
 from replaywatch.collector.retention import Ages
-from replaywatch.collector.webhook import Links, Target, checked_url
+from replaywatch.collector.webhook import Links, checked_url
 from replaywatch.contract.errors import ConfigurationError
 from replaywatch.contract.verdict import SEVERITIES
 
@@ -29,14 +29,6 @@ def token_of(options: CollectorOptions) -> str | None:
     return secret_of(options.token, options.token_file, "bearer token")
 
 
-def target_of(options: CollectorOptions) -> Target | None:
-    """Where incidents are posted; None when nowhere. Raises: ConfigurationError."""
-    if options.webhook_url is None:
-        return None
-    secret = secret_of(options.webhook_secret, options.webhook_secret_file, "webhook secret")
-    return Target(checked_url(options.webhook_url, "webhook-url"), secret, options.webhook_allow_private)
-
-
 def links_of(options: CollectorOptions, url: str) -> Links:
     """The addresses that messages carry. Raises: ConfigurationError."""
     public = options.public_url if options.public_url is not None else url
@@ -44,6 +36,7 @@ def links_of(options: CollectorOptions, url: str) -> Links:
     return Links(
         checked_url(public, "public-url").rstrip("/"),
         None if dashboard is None else checked_url(dashboard, "dashboard-url"),
+        None if options.runbook_url is None else checked_url(options.runbook_url, "runbook-url"),
     )
 
 

@@ -36,6 +36,7 @@ class Alertmanager:
     url: str = field(repr=False)
     least: Severity = "warn"
     name: str = "alertmanager"
+    is_inside: bool = True
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ class Destination(Protocol):
     """Where people are told.
 
     `name` is unique, at most 31 characters, and a label of metrics. `least` is the severity from which on it is told.
-    `secrets` are texts that must not be seen in an error.
+    `secrets` are texts that must not be seen in an error. `is_inside`: it belongs to the cluster, so that a private
+    address is what is meant.
     """
 
     @property
@@ -55,6 +56,11 @@ class Destination(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
+        """See the class."""
+        ...
+
+    @property
+    def is_inside(self) -> bool:
         """See the class."""
         ...
 
@@ -84,8 +90,9 @@ def deliver(client: httpx.Client, destination: Destination, notice: Notice, unix
     try:
         response = client.post(posting.url, content=posting.body, headers=headers, follow_redirects=False)
     except httpx.HTTPError as error:
-        # The text of the error could carry the address, and an address can carry a secret.
-        return Outcome(False, f"the receiver cannot be reached ({type(error).__name__})")
+        # The text of the error could carry the address, and an address can carry a secret. Our own carry none.
+        told = str(error) if type(error).__module__.startswith("replaywatch.") else type(error).__name__
+        return Outcome(False, f"the receiver cannot be reached ({told})")
     outcome = destination.outcome(response.status_code, response.text, response.headers)
     return outcome if outcome.error is None else _without_secrets(outcome, destination.secrets)
 

@@ -31,6 +31,7 @@ class PagerDuty:
     url: str = ENQUEUE_URL
     least: Severity = "page"
     name: str = "pagerduty"
+    is_inside: bool = False
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class SignedJson:
     secret: str | None = field(default=None, repr=False)
     least: Severity = "info"
     name: str = "webhook"
+    is_inside: bool = False
 
     @property
     def secrets(self) -> tuple[str, ...]:

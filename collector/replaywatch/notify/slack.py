@@ -36,6 +36,7 @@ class Slack:
     url: str = field(repr=False)
     least: Severity = "warn"
     name: str = "slack"
+    is_inside: bool = False
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Teams:
     url: str = field(repr=False)
     least: Severity = "warn"
     name: str = "teams"
+    is_inside: bool = False
 
     @property
     def secrets(self) -> tuple[str, ...]:
