@@ -17,6 +17,9 @@ from replaywatch.sources.reader import read
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 
+# Their loss is not work that could be captured: padding shows in batch sizes, not in a kernel trace.
+NOT_CAPTURE = ("replay-padding",)
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -61,7 +64,7 @@ def score_corpus(folder: Path = CORPUS) -> list[Scored]:
     scored = []
     for line in (folder / "manifest.jsonl").read_text().splitlines():
         item = json.loads(line)
-        if "truth" not in item or not item["host_is_steady"]:
+        if "truth" not in item or not item["host_is_steady"] or item["family"] in NOT_CAPTURE:
             continue
         truth = item["truth"]
         results = judge_recording(read(folder / item["trace"]["file"]))

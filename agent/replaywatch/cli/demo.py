@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ONCE_SECONDS = 60.0
 REFRESH_SECONDS = 1.0
-_STYLE = {"healthy": "green", "page": "bold red", "warn": "yellow", "info": "blue"}
+_STYLE = {"healthy": "bold green", "page": "bold red", "warn": "bold yellow", "info": "bold blue"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -91,40 +91,36 @@ def all_judged(workloads: list[dict[str, Any]], scenarios: tuple[Scenario, ...])
 
 
 def verdict_table(workloads: list[dict[str, Any]]) -> Table:
-    """One row a workload, worst first as the collector gives them."""
+    """One block a workload, worst first as the collector gives them."""
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), expand=True)
-    for column in ("workload", "verdict", "step", "recoverable"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("what, why, change", ratio=1, overflow="fold")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for w in workloads:
         word = w["severity"] if w["verdict"] == "finding" else w["verdict"]
-        table.add_row(
-            str(w["workload"]["pod"] or w["workload"]["label"]),
-            f"[{_STYLE.get(word, 'dim')}]{word}[/]",
-            _step(w),
-            _cost(w.get("cost")),
-            _story(w),
-        )
+        style = _STYLE.get(word, "dim")
+        table.add_row(f"[{style}]{word.upper().replace('_', ' ')}[/]", f"[bold]{w['workload']['pod']}[/]")
+        for name, text in _story(w):
+            table.add_row(f"[dim]  {name}[/]", text)
+        table.add_row("", "")
     return table
 
 
-def _step(w: dict[str, Any]) -> str:
-    value = w["recent"]["step_us"]
-    return f"{value / 1000:.2f} ms" if value else ""
-
-
-def _cost(cost: dict[str, Any] | None) -> str:
-    if not cost or cost["low"] < 0.05:
-        return ""
-    return f"{cost['ratio']:.0%} ({cost['low']:.0%}-{cost['high']:.0%})"
-
-
-def _story(w: dict[str, Any]) -> str:
+def _story(w: dict[str, Any]) -> list[tuple[str, str]]:
+    """What, cost, cause and change of the worst fault; the step time of a healthy workload."""
     faults = [f for f in w.get("findings", []) if f["is_fault"]]
+    step = w["recent"]["step_us"]
     if not faults:
-        return "steps are replayed" if w["verdict"] == "healthy" else ""
+        return [("step", f"{step / 1000:.2f} ms, replayed")] if step and w["verdict"] == "healthy" else []
     worst = faults[0]
-    cause = f" Cause: {worst['causes'][0]['text']}." if worst["causes"] else ""
-    return f"{worst['title']}.{cause} {worst['remedy'] or ''}"
+    rows = [("what", worst["title"])]
+    if cost := worst.get("cost"):
+        rows.append(
+            ("cost", f"{cost['ratio']:.0%} of the time ({cost['low']:.0%} to {cost['high']:.0%}) is recoverable")
+        )
+    if worst["causes"]:
+        rows.append(("cause", worst["causes"][0]["text"]))
+    if worst["remedy"]:
+        rows.append(("change", worst["remedy"]))
+    return rows

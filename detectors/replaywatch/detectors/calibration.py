@@ -47,9 +47,11 @@ EAGER_QUEUED_GAP_NS: Final = 1600.0
 # Kernels that follow each other at once run longer than the same kernels with pauses between them.
 CLOSE_RANKS_RATIO: Final = 0.02
 CLOSE_RANKS_DOUBT: Final = 0.05
+# Half-width that an interval never falls below, a share of the step.
+LEAST_DOUBT: Final = 0.02
 # One launch on the host without a tracer.
 LAUNCH_NS: Final = 5000.0
 # Copies into static inputs below this share of the step bring new data, which has to come in anyway.
-REMOVABLE_COPY_SHARE: Final = 0.05
+REMOVABLE_COPY_SHARE: Final = 0.03
 # From this share on, graphs hold the step: what is left around them is not one more graph.
 MOSTLY_REPLAYED: Final = 0.8

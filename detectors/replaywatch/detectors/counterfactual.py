@@ -143,8 +143,8 @@ def estimate_work(work: TracedWork, *, replays_in_full: bool = False) -> Estimat
     observed = observed_ns(step)
     return Estimate(
         ratio=ratio,
-        low=min(low, ratio),
-        high=max(high, ratio),
+        low=max(0.0, min(low, ratio - cost.LEAST_DOUBT)),
+        high=min(1.0, max(high, ratio + cost.LEAST_DOUBT)),
         step_us=observed / 1000,
         graph_step_us=captured_ns(step, observed) / 1000,
     )

@@ -167,7 +167,8 @@ def _estimate(evidence: Evidence, share: float) -> Estimate | None:
     everything = sum(h.sum for h in times.values()) or 1
     weight = min(1.0, eager.sum / everything)
     low, high = one_low * weight, one_high * weight
-    return Estimate((low + high) / 2, low, high, step_us=eager.mean / 1000, method="replayed against eager steps")
+    mean_us = everything / max(1, sum(h.count for h in times.values())) / 1000
+    return Estimate((low + high) / 2, low, high, step_us=mean_us, method="replayed against eager steps")
 
 
 def _batch_growth(evidence: Evidence) -> float:
