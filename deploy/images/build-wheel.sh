@@ -5,12 +5,20 @@
 set -eu
 folder=$1
 python=${PYTHON:-python}
-"$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" .
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+"$python" -m pip wheel --verbose --no-deps --wheel-dir "$folder" . >"$said" 2>&1 || {
+  cat "$said" >&2
+  exit 1
+}
 case ${REPLAYWATCH_NATIVE:-1} in 0 | false | no | off) exit 0 ;; esac
-"$python" - "$folder" <<'CHECK'
+"$python" - "$folder" <<'CHECK' || {
 import pathlib, sys, zipfile
 
 wheel = next(pathlib.Path(sys.argv[1]).glob("replaywatch-*.whl"))
 if "replaywatch/probe/libreplaywatch_tracer.so" not in zipfile.ZipFile(wheel).namelist():
-    sys.exit(f"{wheel.name} has no native tracer: the compiler failed, see above (REPLAYWATCH_NATIVE=0 goes without)")
+    sys.exit(f"{wheel.name} has no native tracer: the compiler failed (REPLAYWATCH_NATIVE=0 goes without); it said:")
 CHECK
+  grep -iE 'error|cmake|compiler' "$said" | tail -n 40 >&2
+  exit 1
+}

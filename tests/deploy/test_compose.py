@@ -123,9 +123,9 @@ def test_alertmanager_takes_its_configuration() -> None:
 
 
 def test_grafana_is_given_the_dashboards_and_the_data_source_they_name() -> None:
-    folder = COMPOSE / "grafana" / "provisioning"
-    sources = yaml.safe_load((folder / "datasources" / "prometheus.yaml").read_text())["datasources"]
-    provider = yaml.safe_load((folder / "dashboards" / "replaywatch.yaml").read_text())["providers"][0]
     mounts = {v["target"]: v for v in services("compose.yaml")["grafana"]["volumes"]}
+    folder = Path(mounts["/etc/grafana/provisioning"]["source"])
+    sources = yaml.safe_load((folder / "datasources" / "prometheus.yml").read_text())["datasources"]
+    provider = yaml.safe_load((folder / "dashboards" / "replaywatch.yml").read_text())["providers"][0]
     assert Path(mounts[provider["options"]["path"]]["source"]) == ROOT / "dashboards" / "grafana"
     assert [(s["type"], s["url"]) for s in sources] == [("prometheus", "http://prometheus:9090")]
