@@ -1,38 +1,23 @@
-"""The whole collector on one page: which stage hands what to which."""
+"""The whole collector of one machine on one page: which stage hands what to which."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from replaywatch.collector.access import Access
-from replaywatch.collector.api import ReadApi
-from replaywatch.collector.arrival import Limits
-from replaywatch.collector.changes import Changes
 from replaywatch.collector.clocks import Clocks
 from replaywatch.collector.collector import Collector
 from replaywatch.collector.detection import Detection, Judge
-from replaywatch.collector.endpoints import endpoints
-from replaywatch.collector.forms import Forms
-from replaywatch.collector.gate import Gate
-from replaywatch.collector.health import Health
+from replaywatch.collector.front import Front
+from replaywatch.collector.health import Health, detection_troubles
 from replaywatch.collector.inbox import Inbox
 from replaywatch.collector.loop import Loop
-from replaywatch.collector.messages_api import MessagesApi
-from replaywatch.collector.metrics import CollectorMetrics, registry_of
+from replaywatch.collector.metrics import CollectorMetrics
 from replaywatch.collector.notifying import addressees_of, notifying
 from replaywatch.collector.options import CollectorOptions
-from replaywatch.collector.pages import Pages
-from replaywatch.collector.receive import BatchEndpoint
+from replaywatch.collector.receive import Received
 from replaywatch.collector.retention import Retention
-from replaywatch.collector.routes import application
-from replaywatch.collector.setting_up import (
-    ages_of,
-    detection_settings,
-    hosts_of,
-    ns,
-    token_of,
-)
+from replaywatch.collector.setting_up import ages_of, detection_settings, ns
 from replaywatch.collector.sink import StoreSink
 from replaywatch.collector.stages import Stages
 from replaywatch.collector.store import Store
@@ -48,7 +33,6 @@ def assemble(
     store = Store.open(options.store)
     writer, inbox, clocks, book = Writer(store, options.waiting_batches_max), Inbox(), Clocks(), TokenBook(store)
     book.refresh()
-    access = Access(book, token_of(options))
     told = notifying(options, addressees, store, writer, clock, jitter)
     detection = Detection(store, writer, inbox, judge, detection_settings(options), clock, told.telling)
     retention = Retention(writer, clock, ages_of(options))
@@ -60,23 +44,36 @@ def assemble(
     }
     loops |= told.loops
 
-    limits = Limits(options.body_max_bytes, options.inflated_max_bytes)
-    batches = BatchEndpoint(StoreSink(writer, inbox, detection), access, limits, clock, clocks)
-    metrics = CollectorMetrics(
-        view=lambda: detection.view,
-        open_incidents=lambda: detection.open_severities,
-        received=batches.received,
-        notifications=told.outcomes,
-        ticks=detection.times,
-        stages=Stages(inbox, writer, clocks, loops, lambda: detection.last_tick_ns),
-    )
+    def metrics(received: Received) -> CollectorMetrics:
+        return CollectorMetrics(
+            view=lambda: detection.view,
+            open_incidents=lambda: detection.open_severities,
+            received=received,
+            notifications=told.outcomes,
+            ticks=detection.times,
+            stages=Stages(
+                waiting_batches=lambda: inbox.waiting,
+                waiting_writes=lambda: writer.waiting,
+                last_tick_ns=lambda: detection.last_tick_ns,
+                clocks=clocks,
+                loops=loops,
+                others={"writer": lambda: writer.is_alive},
+            ),
+        )
+
     alive = {"writer": lambda: writer.is_alive} | {name: partial(_alive, loop) for name, loop in loops.items()}
-    health = Health(store, detection, inbox, alive, ns(options.tick_seconds), clock)
-    api, changes = ReadApi(store, lambda: detection.view, clocks), Changes(writer, clock)
-    pages = Pages(store, lambda: detection.view, api)
-    forms = Forms(access, changes, pages, is_secure=url.startswith("https:"))
-    rows = endpoints(batches, api, changes, MessagesApi(store))
-    web = application(rows, Gate(access), pages, forms, health, registry_of(metrics), hosts_of(options))
+    health = Health(store, alive, lambda: detection_troubles(detection, inbox, ns(options.tick_seconds), clock))
+    front = Front(
+        options=options,
+        url=url,
+        store=store,
+        writer=writer,
+        book=book,
+        clocks=clocks,
+        views=lambda: detection.view,
+        clock=clock,
+    )
+    web = front.web(StoreSink(writer, inbox, detection), health, metrics)
     return Collector(web=web, store=store, writer=writer, detection=detection, notifier=told.notifier, loops=loops)
 
 

@@ -14,7 +14,7 @@ from replaywatch.collector.incidents import open_members
 from replaywatch.collector.memory import WorkloadMemory
 from replaywatch.collector.recording import Telling, record
 from replaywatch.collector.roster import Roster
-from replaywatch.collector.silence_watch import SilenceWatch
+from replaywatch.collector.silence_watch import Nodes, SilenceWatch
 from replaywatch.collector.store import Store
 from replaywatch.collector.tick_times import TickTimes
 from replaywatch.collector.tracker import IncidentTracker, Plan
@@ -54,6 +54,8 @@ class Detection:
         clock: Clock,
         telling: Telling,
         partition: int = 0,
+        nodes: Nodes | None = None,
+        times: TickTimes | None = None,
     ) -> None:
         self._writer = writer
         self._inbox = inbox
@@ -64,6 +66,7 @@ class Detection:
         self._partition = partition
         self._started_ns = self._checkpointed_ns = clock()
         self._silence_watch = SilenceWatch(settings.agent_silent_ns)
+        self._nodes: Nodes = nodes if nodes is not None else lambda: self._roster.memories.values()
         self._judgements: dict[str, tuple[Evidence, Judgement]] = {}
         with store.reading() as session:
             self._tracker = IncidentTracker(settings.policy, open_members(session, partition))
@@ -72,7 +75,7 @@ class Detection:
         self.view = FleetView()
         self.open_severities = self._tracker.open_severities()
         self.last_tick_ns: int | None = None
-        self.times = TickTimes()
+        self.times = times if times is not None else TickTimes()
 
     def tick(self) -> FleetView:
         """Take in what came, judge, move incidents, publish. Raises: StoreError; what came is judged again then."""
@@ -127,7 +130,7 @@ class Detection:
                 self._tracker.silence(plan, memory.id, memory.workload, is_gone=is_gone)
             if is_gone:
                 gone.append(memory)
-        self._silence_watch.look(self._tracker, plan, self._roster.memories.values(), now_ns, self._started_ns)
+        self._silence_watch.look(self._tracker, plan, self._nodes(), now_ns, self._started_ns)
         return fresh, gone
 
     def _judge_memory(self, memory: WorkloadMemory) -> tuple[Evidence, Judgement] | None:

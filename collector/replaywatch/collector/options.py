@@ -17,6 +17,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("host", str, "127.0.0.1", "", "Address to listen on; loopback unless told otherwise."),
     Option("port", int, 8790, "", "Port to listen on; 0 takes a free one.", 0, 65535),
     Option("store", str, "sqlite:///replaywatch.db", "", "Database: sqlite:///FILE or postgresql://USER@HOST/NAME."),
+    Option("bus", str, None, "", "NATS servers (nats://HOST:PORT, several with commas); needs PostgreSQL."),
+    Option("role", str, "all", "", "With a bus: what this process does.", choices=("all", "ingest", "worker")),
+    Option("partitions", int, 16, "", "With a bus: shares of the fleet that workers divide; fixed once used.", 1, 1024),
+    Option("cohort-spread", int, 1, "", "With a bus: shares that one model's workloads are spread over.", 1, 1024),
     Option("tick-seconds", float, 5.0, "s", "Time between two detection ticks.", 0.01, 3600),
     Option("horizon-seconds", float, 120.0, "s", "How far back the recent evidence of a workload reaches.", 1, 86400),
     Option("stale-seconds", float, 60.0, "s", "Silence after which a workload is stale.", 0.01, 86400),
@@ -97,6 +101,10 @@ class CollectorOptions(NotifyOptions):
     host: str = "127.0.0.1"
     port: int = 8790
     store: str = "sqlite:///replaywatch.db"
+    bus: str | None = None
+    role: str = "all"
+    partitions: int = 16
+    cohort_spread: int = 1
     tick_seconds: float = 5.0
     horizon_seconds: float = 120.0
     stale_seconds: float = 60.0

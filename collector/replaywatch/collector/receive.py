@@ -80,6 +80,8 @@ class BatchEndpoint:
             raise _Refused("limited", problem(429, "limited", denied.reason, later))
         try:
             is_duplicate = await self._sink.take(prepared)
+        except TooLarge as error:
+            raise _Refused("too_large", problem(413, "too_large", str(error))) from None
         except TooManyWorkloads as error:
             raise _Refused("busy", problem(503, "too_many_workloads", str(error))) from None
         except StoreBusy as error:

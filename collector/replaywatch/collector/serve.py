@@ -11,24 +11,51 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import uvicorn
+from starlette.applications import Starlette
 
 from replaywatch.collector.app import assemble
 from replaywatch.collector.collector import Collector
 from replaywatch.collector.detection import Judge
 from replaywatch.collector.options import CollectorOptions
 from replaywatch.collector.setting_up import LOOPBACK, tls_of
+from replaywatch.collector.store import Store
 from replaywatch.contract.errors import ConfigurationError, StoreError
 from replaywatch.detectors.judge import judge as judge_with_all
+
+if TYPE_CHECKING:
+    from replaywatch.collector.fleet_collector import FleetCollector
 
 LOG = logging.getLogger("replaywatch.collector")
 
 
-class CollectorHandle:
+class Served(Protocol):
+    """What is served: an application, and stages that are started before and stopped after it."""
+
+    @property
+    def web(self) -> Starlette:
+        """The application."""
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+
+    def start(self) -> None:
+        """Start the stages."""
+
+    def stop(self) -> None:
+        """Stop the stages."""
+
+
+S = TypeVar("S", bound=Served)
+
+
+class ServerHandle(Generic[S]):
     """A collector that serves in a thread. `url` is where it is reached."""
 
-    def __init__(self, collector: Collector, server: uvicorn.Server, bound: socket.socket, url: str) -> None:
+    def __init__(self, collector: S, server: uvicorn.Server, bound: socket.socket, url: str) -> None:
         self.url = url
         self.collector = collector
         self._server = server
@@ -64,6 +91,11 @@ class CollectorHandle:
         self.collector.stop()
 
 
+CollectorHandle = ServerHandle[Collector]
+FleetHandle: TypeAlias = "ServerHandle[FleetCollector]"
+Assemble = Callable[[CollectorOptions, str, Judge, Callable[[], int], Callable[[], float]], S]
+
+
 def start_in_thread(
     options: CollectorOptions,
     *,
@@ -75,12 +107,32 @@ def start_in_thread(
 
     Raises: ConfigurationError for options that cannot work, StoreError for a store that cannot be used.
     """
+    return _serve(assemble, options, judge, clock, jitter)
+
+
+def start_fleet_in_thread(
+    options: CollectorOptions,
+    *,
+    judge: Judge = judge_with_all,
+    clock: Callable[[], int] = time.time_ns,
+    jitter: Callable[[], float] = random.random,
+) -> FleetHandle:
+    """The same for a process that shares a fleet through the bus of its options."""
+    # The driver of the bus is an extra that a single machine does without.
+    from replaywatch.collector.fleet_app import assemble_fleet
+
+    return _serve(assemble_fleet, options, judge, clock, jitter)
+
+
+def _serve(
+    make: Assemble[S], options: CollectorOptions, judge: Judge, clock: Callable[[], int], jitter: Callable[[], float]
+) -> ServerHandle[S]:
     bound = _bind(options.host, options.port)
     try:
-        host = f"[{options.host}]" if ":" in options.host else options.host
         tls = tls_of(options)
+        host = f"[{options.host}]" if ":" in options.host else options.host
         url = f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
-        collector = assemble(options, url, judge, clock, jitter)
+        collector = make(options, url, judge, clock, jitter)
     except BaseException:
         bound.close()
         raise
@@ -94,7 +146,7 @@ def start_in_thread(
         ws="none",
         **tls,
     )
-    handle = CollectorHandle(collector, uvicorn.Server(config), bound, url)
+    handle = ServerHandle(collector, uvicorn.Server(config), bound, url)
     handle.start()
     return handle
 
@@ -111,7 +163,8 @@ def run(options: CollectorOptions, *, told: Callable[[str], None] | None = None)
 
     previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        handle = start_in_thread(options)
+        handle: CollectorHandle | FleetHandle
+        handle = start_in_thread(options) if options.bus is None else start_fleet_in_thread(options)
         _warn_if_open(options)
         LOG.info("the collector serves at %s and stores in %s", handle.url, handle.collector.store.address)
         if told is not None:

@@ -6,9 +6,10 @@ well is then not known. A node that was drained looks the same; its incident end
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from replaywatch.collector.fleet import WorkloadView
 from replaywatch.collector.identity import workload_id
 from replaywatch.collector.memory import WorkloadMemory
 from replaywatch.collector.tracker import IncidentTracker, Plan
@@ -19,6 +20,7 @@ from replaywatch.detectors.judge import Judgement
 DETECTOR: Final = "agent_silent"
 # All nodes that fall silent together are one incident: a network that is cut is told once.
 GROUP: Final = "nodes"
+Nodes = Callable[[], Iterable[WorkloadMemory | WorkloadView]]
 
 
 class SilenceWatch:
@@ -29,7 +31,12 @@ class SilenceWatch:
         self._known: dict[str, Workload] = {}
 
     def look(
-        self, tracker: IncidentTracker, plan: Plan, memories: Iterable[WorkloadMemory], now_ns: int, started_ns: int
+        self,
+        tracker: IncidentTracker,
+        plan: Plan,
+        memories: Iterable[WorkloadMemory | WorkloadView],
+        now_ns: int,
+        started_ns: int,
     ) -> None:
         """Plan what the silence of nodes opens and closes."""
         last: dict[str, int] = {}

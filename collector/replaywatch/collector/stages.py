@@ -6,29 +6,29 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from replaywatch.collector.clocks import Clocks
-from replaywatch.collector.inbox import Inbox
 from replaywatch.collector.loop import Loop
-from replaywatch.collector.writer import Writer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """What is asked at each scrape."""
+    """What is asked at each scrape. `others` are stages that are no loops."""
 
-    inbox: Inbox
-    writer: Writer
+    waiting_batches: Callable[[], int]
+    waiting_writes: Callable[[], int]
+    last_tick_ns: Callable[[], int | None]
     clocks: Clocks
     loops: Mapping[str, Loop]
-    last_tick_ns: Callable[[], int | None]
+    others: Mapping[str, Callable[[], bool]]
 
     def gauges(self) -> Iterator[tuple[str, float]]:
         """Queues and clocks."""
-        yield "replaywatch_collector_waiting_batches", self.inbox.waiting
-        yield "replaywatch_collector_waiting_writes", self.writer.waiting
+        yield "replaywatch_collector_waiting_batches", self.waiting_batches()
+        yield "replaywatch_collector_waiting_writes", self.waiting_writes()
         yield "replaywatch_collector_clock_skew_seconds", self.clocks.worst_skew_seconds
 
     def up(self) -> Iterator[tuple[str, bool]]:
         """Whether each stage works."""
-        yield "writer", self.writer.is_alive
+        for name, is_up in self.others.items():
+            yield name, is_up()
         for name, loop in self.loops.items():
             yield name, loop.is_alive and loop.trouble is None

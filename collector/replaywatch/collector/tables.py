@@ -248,6 +248,14 @@ class CheckpointRow(Base):
     through_serial: Mapped[int] = mapped_column(BigInteger)
 
 
+class WorkerRow(Base):
+    """A worker that lives, so that the others know how many share the fleet."""
+
+    __tablename__ = "workers"
+    owner: Mapped[str] = mapped_column(String(64), primary_key=True)
+    until_ns: Mapped[int] = mapped_column(_Ns)
+
+
 class LeaseRow(Base):
     """Which worker judges a partition of the fleet. `epoch` grows with each change of hands, and fences the last."""
 

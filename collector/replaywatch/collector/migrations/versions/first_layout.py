@@ -218,6 +218,11 @@ def _lay_out_people() -> None:
         sa.Column("through_serial", sa.BigInteger, nullable=False),
     )
     op.create_table(
+        "workers",
+        sa.Column("owner", sa.String(64), primary_key=True),
+        sa.Column("until_ns", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
         "leases",
         sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("owner", sa.String(64), nullable=False),

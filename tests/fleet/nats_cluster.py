@@ -1,0 +1,89 @@
+"""A NATS cluster of the tests' own: real servers with JetStream in a temporary folder, on free ports of loopback."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from collector.postgres import free_port
+
+
+class NoNats(Exception):
+    """NATS cannot be run here; the text says why."""
+
+
+class NatsCluster:
+    """Some servers, of which one at a time may be killed and started again."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        found = shutil.which("nats-server") or "/usr/sbin/nats-server"
+        if not Path(found).exists():
+            raise NoNats("nats-server is not here; install the package nats-server")
+        self._program = found
+        self._folder = Path(tempfile.mkdtemp(prefix="replaywatch-nats-"))
+        self._ports = [free_port() for _ in range(nodes)]
+        self._routes = [free_port() for _ in range(nodes)]
+        self._processes: list[subprocess.Popen[bytes] | None] = [None] * nodes
+
+    @property
+    def servers(self) -> str:
+        """What `--bus` takes."""
+        return ",".join(f"nats://127.0.0.1:{port}" for port in self._ports)
+
+    def start(self) -> None:
+        """Start all servers, and wait until each takes connections."""
+        for node in range(len(self._ports)):
+            self.start_node(node)
+        for port in self._ports:
+            _wait(port)
+
+    def start_node(self, node: int) -> None:
+        """Start one server."""
+        with (self._folder / f"log{node}").open("ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [self._program, "-c", str(self._configuration(node))], stdout=log, stderr=log
+            )
+
+    def kill_node(self, node: int) -> None:
+        """End one server as a crash would."""
+        process = self._processes[node]
+        assert process is not None
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """End all servers, and delete their folder."""
+        for process in self._processes:
+            if process is not None:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _configuration(self, node: int) -> Path:
+        path = self._folder / f"node{node}.conf"
+        routes = ", ".join(f"nats-route://127.0.0.1:{port}" for port in self._routes)
+        path.write_text(
+            f"server_name: node{node}\n"
+            f"listen: 127.0.0.1:{self._ports[node]}\n"
+            "max_payload: 8MB\n"
+            f'jetstream {{ store_dir: "{self._folder / f"store{node}"}", max_file_store: 4GB }}\n'
+            f"cluster {{ name: tests, listen: 127.0.0.1:{self._routes[node]}, routes: [{routes}] }}\n"
+        )
+        return path
+
+
+def _wait(port: int) -> None:
+    end = time.monotonic() + 15
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise NoNats("nats-server did not start") from None
+            time.sleep(0.05)
+        else:
+            return
