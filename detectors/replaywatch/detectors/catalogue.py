@@ -6,6 +6,7 @@ from typing import Final
 
 from replaywatch.detectors.capture_failed import CaptureFailed
 from replaywatch.detectors.compile_mode import CompileMode
+from replaywatch.detectors.contention import Contention, SlowDevice
 from replaywatch.detectors.contradiction import Contradiction
 from replaywatch.detectors.copy_bound import CopyBound
 from replaywatch.detectors.detector import Detector
@@ -14,16 +15,23 @@ from replaywatch.detectors.downgrade import Downgrade
 from replaywatch.detectors.exact_sizes import ExactSizes
 from replaywatch.detectors.failing_calls import FailingCalls, ReplayStuck
 from replaywatch.detectors.fallbacks import Fallbacks
+from replaywatch.detectors.fragmented import Fragmented
+from replaywatch.detectors.graph_memory_growth import GraphMemoryGrowth
 from replaywatch.detectors.harmful import Harmful
+from replaywatch.detectors.host_planning import HostPlanning
+from replaywatch.detectors.low_load import LowLoad
 from replaywatch.detectors.odd_one_out import OddOneOut
 from replaywatch.detectors.overflow import Overflow
 from replaywatch.detectors.padding import Padding
 from replaywatch.detectors.partial_coverage import PartialCoverage
 from replaywatch.detectors.replay_gap import ReplayGap
 from replaywatch.detectors.skipped import Skipped
+from replaywatch.detectors.slow_launch import SlowLaunch
+from replaywatch.detectors.stale_environment import StaleEnvironment
 from replaywatch.detectors.start_up import GraphMemoryEstimate, SlowCapture
 from replaywatch.detectors.sudden import Sudden
 from replaywatch.detectors.thrash import Thrash
+from replaywatch.detectors.unamortised import Unamortised
 from replaywatch.detectors.unused_graphs import UnusedGraphs
 
 DETECTORS: Final[tuple[Detector, ...]] = (
@@ -49,4 +57,13 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     Contradiction(),
     OddOneOut(),
     Sudden(),
+    Fragmented(),
+    HostPlanning(),
+    SlowLaunch(),
+    Contention(),
+    SlowDevice(),
+    GraphMemoryGrowth(),
+    StaleEnvironment(),
+    Unamortised(),
+    LowLoad(),
 )
