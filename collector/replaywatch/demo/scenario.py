@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
-from replaywatch.contract.errors import UnreadableSource
+from replaywatch.contract.errors import UnreadableSource, WireError
 from replaywatch.contract.window import Window
 from replaywatch.contract.wire import Batch, decode
 
@@ -48,7 +48,7 @@ def read_scenario(name: str, data: bytes) -> Scenario:
         about: dict[str, Any] = json.loads(header)
         frames = tuple(decode(line) for line in lines if line.strip())
         return Scenario(about["name"], about["pod"], about["what"], about["origin"], frames)
-    except (OSError, EOFError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, WireError) as error:
         raise UnreadableSource(f"the demo's recording {name} is damaged ({error}); reinstall replaywatch") from None
 
 
