@@ -17,10 +17,12 @@ ALLOWED = {
     "sources": {"contract"},
     "agent": {"contract", "sources"},
     "detectors": {"contract"},
-    "collector": {"contract", "detectors", "sources"},
+    "notify": {"contract"},
+    "dashboards": {"contract", "detectors"},
+    "collector": {"contract", "detectors", "sources", "notify"},
     "analyze": {"contract", "detectors", "sources"},
     "demo": {"contract", "probe", "detectors", "sources", "agent", "collector", "analyze"},
-    "cli": {"contract", "probe", "sources", "agent", "detectors", "collector", "analyze", "demo"},
+    "cli": {"contract", "probe", "sources", "agent", "detectors", "collector", "analyze", "demo", "notify", "dashboards"},
 }
 STANDARD_ONLY = ("contract", "probe")
 
