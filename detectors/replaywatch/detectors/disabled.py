@@ -55,10 +55,8 @@ class Disabled:
             detector=self.name,
             subject=evidence.workload.key,
             severity=estimate.severity,
-            title=(
-                f"No CUDA graph is used: {readings.kernels_per_step(work):.0f} kernels a step are launched one by one, "
-                f"and the device is busy {readings.percent(work.busy_ratio or 0)} of the time"
-            ),
+            title=f"No CUDA graph is used: {_launched(work)}, and the device is busy "
+            f"{readings.percent(work.busy_ratio or 0)} of the time",
             evidence=(*readings.work_items(work), *readings.estimate_items(estimate)),
             estimate=estimate,
             causes=causes.eager_causes(evidence),
@@ -95,3 +93,10 @@ class Disabled:
                 Vote("counterfactual", "abstains", "no kernels were traced"),
             ),
         )
+
+
+def _launched(work: TracedWork) -> str:
+    """How much is launched by hand; a live tracer finds the shortest repeating stretch, which need not be a step."""
+    if work.method == "cupti":
+        return "all kernels are launched one by one"
+    return f"{readings.kernels_per_step(work):.0f} kernels a step are launched one by one"
