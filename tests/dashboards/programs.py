@@ -20,7 +20,9 @@ import pytest
 PROMTOOL = shutil.which("promtool")
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+AMTOOL = shutil.which("amtool")
 
+needs_amtool = pytest.mark.skipif(AMTOOL is None, reason="amtool is not installed (Debian: prometheus-alertmanager)")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
 needs_servers = pytest.mark.skipif(
     PROMETHEUS is None or ALERTMANAGER is None,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from dashboards.programs import needs_promtool, promtool
+from dashboards.programs import AMTOOL, needs_amtool, needs_promtool, promtool
 from replaywatch.contract.metrics import BY_NAME, CATALOGUE
 from replaywatch.dashboards.families import FAMILIES, OTHER, family_of
 from replaywatch.dashboards.finding_alerts import alert_name
@@ -115,6 +116,27 @@ def test_each_detectors_alert_fires_on_its_finding_alone(tmp_path: Path) -> None
     file = tmp_path / "each.test.yml"
     file.write_text(yaml.safe_dump({"rule_files": [str(COMMITTED)], "evaluation_interval": "30s", "tests": tests}))
     promtool("test", "rules", file)
+
+
+@needs_amtool
+def test_alertmanager_accepts_the_example() -> None:
+    done = subprocess.run(
+        [str(AMTOOL), "check-config", str(ROOT / "dashboards" / "rules" / "alertmanager.example.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_names_alerts_that_exist() -> None:
+    content = yaml.safe_load((ROOT / "dashboards" / "rules" / "alertmanager.example.yml").read_text())
+    names = {rule.name for rule in alerts()}
+    for rule in content["inhibit_rules"]:
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+            _, _, value = matcher.partition("=")
+            for pattern in value.strip('~"').split("|"):
+                assert any(re.fullmatch(pattern, name) for name in names), pattern
 
 
 def _first_line(detector: object) -> str:
