@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +18,7 @@ from replaywatch.collector.recording import Telling
 from replaywatch.collector.store import Store
 from replaywatch.collector.webhook import Links, message
 from replaywatch.collector.writer import Writer
+from replaywatch.contract.snapshot import Fingerprint
 from replaywatch.contract.verdict import Blind, Estimate, Finding, Healthy, Severity
 from replaywatch.contract.window import Window, Workload
 from replaywatch.contract.wire import Batch, encode
@@ -113,10 +115,14 @@ class Rig:
         self.writer.close()
         self.store.close()
 
-    def feed(self, *windows: Window, key: str | None = None) -> StoredBatch:
-        """Store a batch as the web side does."""
+    def feed(
+        self, *windows: Window, key: str | None = None, prints: Mapping[str, Fingerprint] | None = None
+    ) -> StoredBatch:
+        """Store a batch as the web side does. Shape: `prints` are fingerprints by id."""
         self._keys += 1
-        batch = Batch(key=key or f"key-{self._keys}", sent_ns=self.clock(), windows=windows)
+        batch = Batch(
+            key=key or f"key-{self._keys}", sent_ns=self.clock(), windows=windows, fingerprints=dict(prints or {})
+        )
         prepared = prepare(batch, self.clock(), body=encode(batch), is_gzip=False)
         return self.writer.offer_batch(prepared, self.inbox.put).result()
 

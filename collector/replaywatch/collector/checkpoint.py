@@ -16,6 +16,7 @@ from replaywatch.collector.remembered import recall, remember
 from replaywatch.collector.tables import CheckpointRow, HourRow, SnapshotRow, Sums, WindowRow, WorkloadRow
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window, Workload
+from replaywatch.detectors.sudden_state import SuddenState
 
 SUM_NAMES = tuple(Sums.__annotations__)
 _IDS_AT_ONCE = 500
@@ -30,6 +31,7 @@ def save(session: Session, memories: Sequence[WorkloadMemory], partition: int, t
             "last_seen_ns": m.last_seen_ns,
             "through_serial": m.through_serial,
             "lifetime": remember(m.lifetime),
+            "sudden": remember(m.sudden),
         }
         for m in memories
         if m.lifetime is not None
@@ -152,7 +154,14 @@ def _memory_of(row: WorkloadRow) -> WorkloadMemory | None:
         lifetime=recall(Window, row.lifetime, f"lifetime of {row.id}") if row.lifetime is not None else None,
         through_serial=row.through_serial,
         saved_serial=row.through_serial,
+        sudden=_sudden_of(row),
     )
+
+
+def _sudden_of(row: WorkloadRow) -> SuddenState:
+    """What windows taught; nothing where it was not kept, or by a release that kept it otherwise."""
+    found = recall(SuddenState, row.sudden, f"what was learnt of {row.id}") if row.sudden is not None else None
+    return found if found is not None else SuddenState()
 
 
 def load_snapshots(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replaywatch.collector.fleet import FleetView, WorkloadView
 from replaywatch.collector.hysteresis import Policy
 from replaywatch.collector.inbox import Inbox
 from replaywatch.collector.incidents import open_members
 from replaywatch.collector.memory import WorkloadMemory
+from replaywatch.collector.peer_book import PeerBook
 from replaywatch.collector.recording import Telling, record
 from replaywatch.collector.roster import Roster
 from replaywatch.collector.silence_watch import Nodes, SilenceWatch
@@ -68,6 +69,7 @@ class Detection:
         self._silence_watch = SilenceWatch(settings.agent_silent_ns)
         self._nodes: Nodes = nodes if nodes is not None else lambda: self._roster.memories.values()
         self._judgements: dict[str, tuple[Evidence, Judgement]] = {}
+        self._peers = PeerBook()
         with store.reading() as session:
             self._tracker = IncidentTracker(settings.policy, open_members(session, partition))
         self._roster = Roster(store, settings.horizon_ns, partition)
@@ -115,15 +117,16 @@ class Detection:
     def _survey(self, plan: Plan, now_ns: int) -> tuple[list[WorkloadMemory], list[WorkloadMemory]]:
         """Judge what is fresh and notice what is silent; the fresh memories and those that are gone."""
         fresh, gone = [], []
+        evidence = self._gather_evidence(now_ns)
         for memory in self._roster.memories.values():
             if memory.is_fresh:
                 fresh.append(memory)
-                judged = self._judge_memory(memory)
+                judged = self._judge_memory(memory, evidence)
                 if judged is not None:
                     config_id = judged[0].lifetime.config_id
                     self._tracker.observe(plan, memory.id, memory.workload, judged[1], config_id)
             elif memory.id not in self._judgements:
-                self._judge_memory(memory)
+                self._judge_memory(memory, evidence)
             silent_ns = now_ns - max(memory.last_seen_ns, self._started_ns)
             is_gone = silent_ns > self._settings.gone_ns
             if silent_ns > self._settings.stale_ns:
@@ -133,10 +136,30 @@ class Detection:
         self._silence_watch.look(self._tracker, plan, self._nodes(), now_ns, self._started_ns)
         return fresh, gone
 
-    def _judge_memory(self, memory: WorkloadMemory) -> tuple[Evidence, Judgement] | None:
-        evidence = self._roster.evidence(memory)
+    def _gather_evidence(self, now_ns: int) -> dict[str, Evidence]:
+        """Evidence of everything that is to be judged, and cohorts of peers from it: one pass over the fleet."""
+        gathered: dict[str, Evidence] = {}
+        for memory in self._roster.memories.values():
+            if not memory.is_fresh and memory.id in self._judgements:
+                continue
+            evidence = self._roster.evidence(memory)
+            if evidence is not None:
+                gathered[memory.id] = evidence
+                self._note(memory, evidence)
+        self._peers.make_cohorts(now_ns - self._settings.stale_ns)
+        return gathered
+
+    def _note(self, memory: WorkloadMemory, evidence: Evidence) -> None:
+        try:
+            self._peers.note(memory.id, evidence, memory.last_seen_ns)
+        except (ArithmeticError, ValueError):
+            self._peers.forget(memory.id)
+
+    def _judge_memory(self, memory: WorkloadMemory, gathered: dict[str, Evidence]) -> tuple[Evidence, Judgement] | None:
+        evidence = gathered.get(memory.id)
         if evidence is None:
             return None
+        evidence = replace(evidence, peers=self._peers.peers_of(memory.id))
         judged = self._judgements[memory.id] = (evidence, self._judge_or_blind(evidence))
         return judged
 
@@ -156,6 +179,7 @@ class Detection:
         for memory in gone:
             self._roster.forget(memory.id)
             self._judgements.pop(memory.id, None)
+            self._peers.forget(memory.id)
 
     def _publish(self, now_ns: int, seconds: float) -> None:
         memories = self._roster.memories

@@ -7,6 +7,7 @@ segments rather than every window of the horizon.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -15,7 +16,9 @@ from typing import Final, TypeVar
 
 from replaywatch.collector.trail import Trail
 from replaywatch.contract.window import Dispatch, Observation, Window, Workload, merge_windows
+from replaywatch.detectors.sudden_state import SuddenState, advance
 
+LOG = logging.getLogger("replaywatch.collector")
 SEGMENTS: Final = 8
 HOUR_NS: Final = 3600 * 10**9
 KEPT_OBSERVATIONS: Final = 64
@@ -31,7 +34,8 @@ class WorkloadMemory:
     `through_serial` is the last stored batch that was absorbed, `saved_serial` the one that the last
     checkpoint includes; `lifetime` is as of the last `settle`, windows absorbed since then wait.
     `is_fresh` says that windows came since the last judgement; `trail` follows the share of steps replayed; `hours`
-    are the windows since the last checkpoint, added up by the hour in which they end, with their number.
+    are the windows since the last checkpoint, added up by the hour in which they end, with their number; `sudden` is
+    what windows taught one by one, as of the last `settle`.
     """
 
     id: str
@@ -46,6 +50,7 @@ class WorkloadMemory:
     segments: dict[int, Window] = field(default_factory=dict)
     trail: Trail = field(default_factory=Trail)
     hours: dict[int, tuple[Window, int]] = field(default_factory=dict)
+    sudden: SuddenState = field(default_factory=SuddenState)
     _waiting: list[Window] = field(default_factory=list)
     _older: tuple[tuple[int, ...], Window] | None = None
 
@@ -62,6 +67,7 @@ class WorkloadMemory:
             return
         waiting, self._waiting = self._waiting, []
         waiting.sort(key=lambda w: w.end_ns)
+        self._follow(waiting)
         for hour, group in groupby(waiting, key=lambda w: w.end_ns // HOUR_NS):
             windows = list(group)
             total = self._into_segments(windows, horizon_ns)
@@ -69,6 +75,14 @@ class WorkloadMemory:
             here = self.hours.get(hour)
             merged = total if here is None else bounded(merge_in_order(here[0], total))
             self.hours[hour] = (merged, len(windows) + (here[1] if here is not None else 0))
+
+    def _follow(self, windows: Sequence[Window]) -> None:
+        """Teach the detector of sudden changes; figures beyond all bounds teach it nothing."""
+        for window in windows:
+            try:
+                self.sudden = advance(self.sudden, window)
+            except (ArithmeticError, ValueError):
+                LOG.exception("a window of workload %s was not followed", self.id)
 
     def recall(self, window: Window, horizon_ns: int) -> None:
         """Take a window into the recent past only."""

@@ -71,7 +71,9 @@ class Roster:
         """Fetch snapshots that windows point to and that no batch brought since the start."""
         lifetimes = [m.lifetime for m in self.memories.values() if m.lifetime is not None]
         configs = {w.config_id for w in lifetimes if w.config_id is not None} - self._configs.keys()
-        fingerprints = {w.fingerprint_id for w in lifetimes if w.fingerprint_id is not None} - self._fingerprints.keys()
+        used = {w.fingerprint_id for w in lifetimes}
+        used |= {m.sudden.previous_fingerprint_id for m in self.memories.values()}
+        fingerprints = {i for i in used if i is not None} - self._fingerprints.keys()
         if configs or fingerprints:
             with self._store.reading() as session:
                 found_configs, found_fingerprints = load_snapshots(session, configs, fingerprints)
@@ -89,6 +91,8 @@ class Roster:
             lifetime=lifetime,
             config=self._configs.get(lifetime.config_id or ""),
             fingerprint=self._fingerprints.get(lifetime.fingerprint_id or ""),
+            sudden=memory.sudden,
+            previous_fingerprint=self._fingerprints.get(memory.sudden.previous_fingerprint_id or ""),
         )
 
     def checkpoint(self, writer: Writer) -> None:

@@ -93,7 +93,8 @@ class HourRow(Sums, Base):
 class WorkloadRow(Base):
     """A workload, and the checkpoint of its lifetime: every window up to `through_serial` merged into one.
 
-    `view` is what the last judgement said, for processes that do not judge it themselves.
+    `sudden` is what its windows up to then taught the detector of sudden changes; `view` what the last judgement said,
+    for processes that do not judge it themselves.
     """
 
     __tablename__ = "workloads"
@@ -104,6 +105,7 @@ class WorkloadRow(Base):
     last_seen_ns: Mapped[int] = mapped_column(_Ns, index=True)
     through_serial: Mapped[int] = mapped_column(BigInteger, default=0)
     lifetime: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
+    sudden: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
     viewed_ns: Mapped[int | None] = mapped_column(_Ns, default=None, index=True)
     view: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
 

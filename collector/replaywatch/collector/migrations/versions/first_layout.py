@@ -84,6 +84,7 @@ def _lay_out_windows() -> None:
         sa.Column("last_seen_ns", sa.BigInteger, nullable=False),
         sa.Column("through_serial", sa.BigInteger, nullable=False),
         sa.Column("lifetime", sa.LargeBinary),
+        sa.Column("sudden", sa.LargeBinary),
         sa.Column("viewed_ns", sa.BigInteger),
         sa.Column("view", sa.LargeBinary),
     )
