@@ -26,8 +26,8 @@ times fewer replays and traces more rarely before it passes that. It is built so
   counted.
 - **One replay in 64** is timed with a pair of CUDA events, at most fifty a second.
 - **100 ms in every 60 s** are traced for kernels, without holding a CUPTI subscription, and never while
-  `torch.profiler` runs. Inside such a stretch steps are slower; the tables have a row with a stretch in every short block,
-  far denser than by default, and beside it what that is at the default duty.
+  `torch.profiler` runs. Inside such a stretch steps are slower; the tables have a row with a stretch in every short
+  block, far denser than by default, and beside it what that is at the default duty.
 
 """
 NONE: Final = """\

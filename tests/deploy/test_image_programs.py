@@ -54,7 +54,7 @@ def address_in(process: subprocess.Popen[str]) -> str:
 
 
 def test_the_collector_image_holds_a_collector_that_serves(context: Path, wheels: Path, tmp_path: Path) -> None:
-    prefix = installed(context, wheels, "server", tmp_path / "install")
+    prefix = installed(context, wheels, "server,postgres,bus", tmp_path / "install")
     with running(prefix, tmp_path, "collector", "--port", "0", "--store", f"sqlite:///{tmp_path}/a.db") as process:
         url = address_in(process)
         deadline = time.monotonic() + 30
