@@ -8,6 +8,8 @@ import pkgutil
 import random
 import time
 from importlib import import_module
+from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from hypothesis import HealthCheck, given, settings
 
 import replaywatch.detectors
 from contract.windows import WINDOW
+from detectors.live import stream
 from detectors.made import eager_work, replayed_work, window
+from detectors.rich_windows import rich_evidence
 from replaywatch.contract.verdict import Blind, Finding, Healthy, Verdict, WarmingUp
 from replaywatch.contract.window import Dispatch, Window, merge_windows
 from replaywatch.contract.wire import decode_record, jsonable
@@ -69,6 +73,34 @@ def test_any_window_gives_a_verdict_with_a_reason(detector: Detector, recent: Wi
         assert verdict == detector.judge(evidence)
         assert _says_something(verdict)
         assert verdict.detector == detector.name
+
+
+@pytest.mark.parametrize("detector", DETECTORS, ids=lambda d: d.name)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(evidence=rich_evidence())
+def test_any_evidence_gives_a_verdict_that_can_be_told(detector: Detector, evidence: Evidence) -> None:
+    verdict = detector.judge(evidence)
+    assert verdict == detector.judge(evidence)
+    assert _says_something(verdict)
+    if isinstance(verdict, Finding):
+        assert verdict.subject == evidence.workload.key
+        assert all(item.name and item.source for item in verdict.evidence)
+        if verdict.estimate is not None:
+            assert 0.0 <= verdict.estimate.low <= verdict.estimate.ratio <= verdict.estimate.high <= 1.0
+
+
+def test_every_detector_file_is_small() -> None:
+    for path in Path(replaywatch.detectors.__path__[0]).glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 250
+
+
+@pytest.mark.parametrize("detector", DETECTORS, ids=lambda d: d.name)
+def test_no_detector_takes_long(detector: Detector) -> None:
+    """One window of a fleet of thousands is judged by every detector within half a millisecond."""
+    windows = list(stream(300, 1))
+    given = gather(windows[-24:])
+    best = min(timeit(lambda: detector.judge(given), number=20) / 20 for _ in range(5))
+    assert best < 0.0005
 
 
 def _says_something(verdict: Verdict) -> bool:
