@@ -99,7 +99,7 @@ def _why_table(result: Result) -> Table:
     """Why it is healthy, or why nothing can be said."""
     judgement, grid = result.judgement, _grid()
     if judgement.verdict == "healthy":
-        grid.add_row("because", "; ".join(dict.fromkeys(h.because for h in judgement.healthy[:3])))
+        grid.add_row("because", "; ".join(dict.fromkeys(h.because for h in judgement.healthy if h.decisive)))
         step = step_us(result)
         if step is not None:
             grid.add_row("step", time_text(step))
