@@ -57,6 +57,7 @@ class PartialCoverage:
                 self.name,
                 f"graphs hold {readings.percent(work.coverage)}, the rest keeps the device busy: "
                 f"{readings.percent(estimate.ratio)} recoverable",
+                True,
             )
         return Finding(
             detector=self.name,
