@@ -101,7 +101,7 @@ def workload_families(views: Iterable[WorkloadView]) -> Iterator[MetricFamily]:
         for verdict in VERDICTS:
             verdicts.add_metric([*labels, verdict], float(view.judgement.verdict == verdict))
         estimate = view.estimate
-        if estimate is not None:
+        if estimate is not None and estimate.is_recoverable:
             for bound, value in (("low", estimate.low), ("estimate", estimate.ratio), ("high", estimate.high)):
                 ratios.add_metric([*labels, bound], value)
         open_findings = {(f.detector, f.severity) for f in view.judgement.findings if f.is_fault}

@@ -27,12 +27,15 @@ _LEAVES: Final[Mapping[Any, Any]] = {
     str: Annotated[str, Meta(max_length=MAX_TEXT)],
 }
 _INT: Final = _LEAVES[int]
+# The wire form takes keys of at most 19 characters, the sign included.
+_KEYS: Final[Mapping[Any, Any]] = {**_LEAVES, int: Annotated[int, Meta(ge=1 - 10**18, le=MAX_INT - 1)]}
+_INT_KEY: Final = _KEYS[int]
 
 
 class _WireHistogram(msgspec.Struct, gc=False):
     n: _INT  # type: ignore[valid-type]
     s: _INT  # type: ignore[valid-type]
-    b: Annotated[dict[_INT, _INT], Meta(max_length=MAX_ENTRIES)] = {}  # type: ignore[valid-type]
+    b: Annotated[dict[_INT_KEY, _INT], Meta(max_length=MAX_ENTRIES)] = {}  # type: ignore[valid-type]
     z: _INT = 0  # type: ignore[valid-type]
 
 
@@ -44,6 +47,9 @@ def decode_quickly(data: bytes) -> Batch:
     """The batch in some bytes, as `contract.wire.decode` gives it. Raises: SchemaVersionError, WireError."""
     reader, convert = _batch_reader()
     try:
+        # msgspec does not look into the texts that it skips, which the contract's reader would refuse.
+        if not data.isascii():
+            data.decode("utf-8")
         batch = convert(reader.decode(data))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, _Unfit):
         return decode(data)
@@ -82,7 +88,7 @@ def _mirror(hint: Any) -> tuple[Any, Convert | None]:
 
 def _mirror_mapping(key: Any, value: Any) -> tuple[Any, Convert | None]:
     inner, convert = _mirror(value)
-    mirror = Annotated[dict[_LEAVES[key], inner], Meta(max_length=MAX_ENTRIES)]  # type: ignore[valid-type]
+    mirror = Annotated[dict[_KEYS[key], inner], Meta(max_length=MAX_ENTRIES)]  # type: ignore[valid-type]
     return mirror, None if convert is None else lambda values: {k: convert(v) for k, v in values.items()}
 
 
