@@ -24,6 +24,7 @@ _DURATION: Final = r"^\d+(ms|s|m|h)$"
 LIMITS: Final[dict[str, dict[str, Any]]] = {
     "imagePullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     "collector.replicas": {"minimum": 1},
+    "collector.bus": {"pattern": r"^((nats|tls)://[^,\s]+(,(nats|tls)://[^,\s]+)*)?$"},
     "collector.persistence.size": {"pattern": _QUANTITY},
     "collector.podDisruptionBudget.maxUnavailable": {"type": ["integer", "string"]},
     "collector.service.type": {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},

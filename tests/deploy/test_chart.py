@@ -51,7 +51,9 @@ EVERYTHING: Object = {
     "agent": {"spool": {"hostPath": "/var/lib/replaywatch"}, "runtimeClassName": "nvidia", "arguments": ["--listen=x"]},
     "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]},
 }
-POSTGRES: Object = {"collector": {"replicas": 3, "database": {"existingSecret": "database"}}}
+POSTGRES: Object = {
+    "collector": {"replicas": 3, "database": {"existingSecret": "database"}, "bus": "nats://a:4222,nats://b:4222"}
+}
 CASES: dict[str, Object] = {
     "defaults": {},
     "everything": EVERYTHING,
@@ -214,9 +216,13 @@ def test_an_external_database_needs_no_volume_claim() -> None:
     assert collector["spec"]["replicas"] == 3
 
 
-def test_several_collectors_on_sqlite_are_refused_with_a_sentence() -> None:
+@pytest.mark.parametrize(
+    "alone",
+    [{"replicas": 2}, {"replicas": 2, "database": {"existingSecret": "x"}}, {"bus": "nats://a:4222"}],
+)
+def test_several_collectors_without_a_database_and_a_bus_are_refused_with_a_sentence(alone: Object) -> None:
     with pytest.raises(helm_python.HelmError, match=r"set collector\.database\.existingSecret"):
-        render({"collector": {"replicas": 2}})
+        render({"collector": alone})
 
 
 @pytest.mark.parametrize(
