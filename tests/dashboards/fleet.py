@@ -19,6 +19,8 @@ from collector.material import (
     times,
     workload,
 )
+from detectors.live import Moment, serving, window_of
+from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import Histogram
 from replaywatch.contract.window import (
     Dispatch,
@@ -33,6 +35,12 @@ from replaywatch.contract.wire import Batch, encode
 MS = 1_000_000
 COST = ProbeCost(hook_ns=4_000_000, hook_calls=1500, traced_windows=1, traced_ns=20_000_000, frames_sent=1)
 PEERS = 6
+# A cohort of their own: peers are compared among those with one fingerprint.
+PEER_PRINT = replace(PRINT, model_name="peers-1b")
+CALM_SECONDS = 3600
+SHARED = DeviceState(
+    sm_clock_hz=1_980_000_000, sm_clock_max_hz=1_980_000_000, throttle_reasons=(), processes=2, mps_processes=0
+)
 # Which workload shows which family, and its alert.
 EXPECTED = {
     "off": ("off-0", "CudaGraphDisabled"),
@@ -40,6 +48,9 @@ EXPECTED = {
     "replay": ("harmful-0", "CudaGraphHarmful"),
     "capture": ("capture-0", "CudaGraphCaptureFailed"),
     "faults": ("failing-0", "CudaGraphFailingCalls"),
+    "device": ("peer-1", "CudaGraphContention"),
+    "peers": ("peer-0", "CudaGraphOddOneOut"),
+    "sudden": ("sudden-0", "CudaGraphSudden"),
 }
 
 
@@ -66,16 +77,28 @@ def moment(start_ns: int, rng: random.Random) -> list[Window]:
         _capturing(healthy_window(start_ns, rng, who("capture-0"))),
         _failing(healthy_window(start_ns, rng, who("failing-0"))),
         _contradicting(healthy_window(start_ns, rng, who("contradiction-0"))),
+        window_of(_lost(serving(16, rng)), start_ns + 5 * SECOND, rng, who("sudden-0")),
     ]
     windows += [_peer(start_ns, rng, n) for n in range(PEERS)]
     return windows
+
+
+def calm_before(end_ns: int, seed: int = 5) -> Iterator[Window]:
+    """An hour in which the workload that will lose its graphs is well."""
+    rng = random.Random(seed)
+    for number in range(CALM_SECONDS // 5, 0, -1):
+        yield window_of(serving(16, rng), end_ns - number * 5 * SECOND, rng, who("sudden-0"))
+
+
+def _lost(moment_: Moment) -> Moment:
+    return replace(moment_, step_ms=moment_.step_ms * 3.5, eager_ratio=1.0, reason="no_matching_graph")
 
 
 def frames(windows: list[Window], key: str) -> Iterator[bytes]:
     """Datagrams as a probe sends them, small enough for a socket."""
     for number, window in enumerate(windows):
         configs = {c.id: c for c in (GOOD, OFF, SHORT) if c.id == window.config_id}
-        prints = {PRINT.id: PRINT} if window.fingerprint_id == PRINT.id else {}
+        prints = {p.id: p for p in (PRINT, PEER_PRINT) if p.id == window.fingerprint_id}
         yield encode(
             Batch(key=f"{key}-{number}", sent_ns=window.end_ns, windows=(window,), fingerprints=prints, configs=configs)
         )
@@ -108,15 +131,16 @@ def _contradicting(window: Window) -> Window:
 
 
 def _peer(start_ns: int, rng: random.Random, number: int) -> Window:
-    """Replicas at one load, the first of which takes three times as long a step."""
+    """Replicas at one load: the first runs eager, the second shares its device with somebody else."""
     steps, step_ms = 400, 11.0 if number == 0 else 3.3 * rng.lognormvariate(0, 0.02)
+    replay_ms = 4.4 if number == 1 else 2.9 * rng.lognormvariate(0, 0.02)
     fallen = steps if number == 0 else 0
     return Window(
         workload=who(f"peer-{number}", model_name="peers-1b"),
         start_ns=start_ns,
         end_ns=start_ns + 5 * SECOND,
         origin="probe",
-        fingerprint_id=PRINT.id,
+        fingerprint_id=PEER_PRINT.id,
         config_id=GOOD.id,
         dispatch=Dispatch(
             steps={"full": steps - fallen, "piecewise": 0, "eager": fallen},
@@ -127,7 +151,9 @@ def _peer(start_ns: int, rng: random.Random, number: int) -> Window:
         ),
         timing=Timing(
             step_period=times(rng, step_ms * MS, steps),
+            replay=times(rng, replay_ms * MS, 100),
             replay_gap=times(rng, 8000, 40),
             launch_gap=times(rng, 2500, 40),
         ),
+        device=SHARED if number == 1 else None,
     )

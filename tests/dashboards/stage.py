@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.frames import Probe
-from dashboards.fleet import COST, fleet, frames, moment
+from dashboards.fleet import COST, calm_before, fleet, frames, moment
 from dashboards.neighbours import Neighbours
 from dashboards.programs import Prometheus, alertmanager, prometheus
 from notify.receiver import StrictReceiver
@@ -124,7 +124,10 @@ def _fed(path: Path) -> Iterator[None]:
     def feed() -> None:
         rng = random.Random(3)
         with Probe(path) as probe:
-            for number, windows in enumerate(fleet(time.time_ns(), 1.5)):
+            now = time.time_ns()
+            for data in frames(list(calm_before(now - 90 * SECOND)), "calm"):
+                probe.send(data)
+            for number, windows in enumerate(fleet(now, 1.5)):
                 for data in frames(windows, f"past-{number}"):
                     probe.send(data)
             number = 0

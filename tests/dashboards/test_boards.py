@@ -146,3 +146,10 @@ def test_tables_show_labels_that_their_series_have(running: Stage, board: Board)
             found = running.prometheus.query(filled(panel.queries[0].expr))
             labels = {name for sample in found for name in sample["metric"]}
             assert set(panel.columns) - labels <= {"rank"}, panel.title
+
+
+@needs_servers
+def test_the_documented_join_with_dcgm_exporter_returns_data(running: Stage) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    (join,) = re.findall(r"`(cudagraph_device_busy_ratio \* on [^`]*)`", page)
+    until(lambda: running.prometheus.query(join))
