@@ -71,7 +71,8 @@ def score_corpus(folder: Path = CORPUS) -> list[Scored]:
         mode = item["mode"] + ("" if item["annotated"] else " bare")
         scored.append(
             Scored(
-                item["item"], mode, item["split"], item["label"], max(0.0, truth["rho"]), truth["observed_us"], results[0],
+                item["item"], mode, item["split"], item["label"], max(0.0, truth["rho"]), truth["observed_us"],
+                results[0],
                 tuple(item["expected_findings"] + item["allowed_findings"]),
             )
         )  # fmt: skip

@@ -22,7 +22,18 @@ ALLOWED = {
     "collector": {"contract", "detectors", "sources", "notify"},
     "analyze": {"contract", "detectors", "sources"},
     "demo": {"contract", "probe", "detectors", "sources", "agent", "collector", "analyze"},
-    "cli": {"contract", "probe", "sources", "agent", "detectors", "collector", "analyze", "demo", "notify", "dashboards"},
+    "cli": {
+        "contract",
+        "probe",
+        "sources",
+        "agent",
+        "detectors",
+        "collector",
+        "analyze",
+        "demo",
+        "notify",
+        "dashboards",
+    },
 }
 STANDARD_ONLY = ("contract", "probe")
 

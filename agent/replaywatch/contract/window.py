@@ -162,11 +162,12 @@ class TracedWork:
     Steps that are far longer than the others (idle stretches, captures) are left out and counted in `skipped_steps`.
     `span` is the sum of step periods, `busy` the union of kernel and copy intervals on the device, `kernel` the sum of
     kernel durations. `chain_kernels` is the number of kernels on the busiest stream, those that can only follow one
-    another. `host_fixed` is host time that stays when everything is captured and that the device spends waiting:
-    from the end of a wait for the device to the next launch. `host_stall` stays too, but may overlap with replays:
-    stretches in which the host neither launches nor waits, far longer than usual, such as a wait for data. `cpu_ops`, `python_calls`, `runtime_calls` count recorded host events inside clean steps (of the runtime those
-    that launch, copy or wait: queries are cheap): each
-    cost the traced process time that it does not spend without a profiler (M23).
+    another. `host_fixed` is host time that stays when everything is captured and that the device spends waiting: from
+    the end of a wait for the device to the next launch. `host_stall` stays too, but may overlap with replays:
+    stretches in which the host neither launches nor waits, far longer than usual, such as a wait for data. `cpu_ops`,
+    `python_calls`, `runtime_calls` count recorded host events inside clean steps (of the runtime those that launch,
+    copy or wait: queries are cheap): each cost the traced process time that it does not spend without a profiler
+    (M23).
 
     The `total_` fields cover the whole traced stretch, long idle stretches taken out of the span, and serve what people
     read (coverage, busy share); `gaps_are_evidence` is False where the tracer's stamps say nothing about gaps (HIP).
