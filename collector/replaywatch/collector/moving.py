@@ -59,7 +59,7 @@ def export_store(store: Store, path: Path) -> int:
 def import_store(store: Store, path: Path) -> int:
     """Read a file into an empty store, wholly or not at all; how many rows. Raises: StoreError."""
     try:
-        with gzip.open(path, "rt", encoding="ascii") as lines, store.session() as session, session.begin():
+        with gzip.open(path, "rt", encoding="ascii") as lines, store.writing() as session, session.begin():
             _check_empty(session, store)
             _check_head(next(lines, ""), session, path)
             rows = _read_rows(session, lines, path)
@@ -111,7 +111,8 @@ def _read_rows(session: Session, lines: Iterator[str], path: Path) -> int:
     for name, group in groupby(_parsed(lines), key=lambda line: line[0]):
         if not name:
             # Reading on to the end of the file makes gzip compare its checksum.
-            if next(group)[1].get("rows") == rows and next(group, None) is None and next(lines, None) is None:
+            told = [values.get("rows") for _, values in group]
+            if told == [rows] and next(lines, None) is None:
                 return rows
             break
         if name not in tables:

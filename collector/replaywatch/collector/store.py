@@ -58,6 +58,13 @@ class Store:
         """A new session; objects stay readable after its end."""
         return Session(self._engine, expire_on_commit=False)
 
+    def writing(self) -> Session:
+        """A new session that may write from its beginning.
+
+        SQLite would else take the lock at the first write, and refuse where another process wrote since the first read.
+        """
+        return Session(self._engine.execution_options(begin="BEGIN IMMEDIATE"), expire_on_commit=False)
+
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session whose failures are StoreError."""

@@ -82,7 +82,7 @@ def create_token(
     if not _NAME.fullmatch(name):
         raise ConfigurationError("a token's name has 1 to 64 letters, digits, dots, dashes, underscores or @")
     key, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    with store.session() as session, session.begin():
+    with store.writing() as session, session.begin():
         if session.scalar(select(TokenRow.id).where(TokenRow.name == name)) is not None:
             raise ConfigurationError(f"there is or was a token named {name}; choose another name")
         session.add(
@@ -108,7 +108,7 @@ def list_tokens(store: Store) -> list[Token]:
 
 def revoke_token(store: Store, name: str, at_ns: int) -> None:
     """Make a token worthless; running collectors notice within seconds. Raises: ConfigurationError, SQLAlchemyError."""
-    with store.session() as session, session.begin():
+    with store.writing() as session, session.begin():
         row = session.scalar(select(TokenRow).where(TokenRow.name == name, TokenRow.revoked_ns.is_(None)))
         if row is None:
             raise ConfigurationError(f"there is no token named {name} that could be revoked")

@@ -133,7 +133,7 @@ class Writer:
 
     def _write(self, group: list[_Job[Any]]) -> None:
         try:
-            with self._store.session() as session, session.begin():
+            with self._store.writing() as session, session.begin():
                 if self._guard is not None:
                     self._guard(session)
                 for is_batch, jobs in groupby(group, key=lambda job: isinstance(job.work, PreparedBatch)):
