@@ -12,6 +12,7 @@ from replaywatch.detectors.copy_bound import CopyBound
 from replaywatch.detectors.detector import Detector
 from replaywatch.detectors.disabled import Disabled
 from replaywatch.detectors.downgrade import Downgrade
+from replaywatch.detectors.dropped_sizes import DroppedSizes
 from replaywatch.detectors.exact_sizes import ExactSizes
 from replaywatch.detectors.failing_calls import FailingCalls, ReplayStuck
 from replaywatch.detectors.fallbacks import Fallbacks
@@ -19,6 +20,7 @@ from replaywatch.detectors.fragmented import Fragmented
 from replaywatch.detectors.graph_memory_growth import GraphMemoryGrowth
 from replaywatch.detectors.harmful import Harmful
 from replaywatch.detectors.host_planning import HostPlanning
+from replaywatch.detectors.idle_pools import IdlePools
 from replaywatch.detectors.low_load import LowLoad
 from replaywatch.detectors.odd_one_out import OddOneOut
 from replaywatch.detectors.overflow import Overflow
@@ -66,4 +68,6 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     StaleEnvironment(),
     Unamortised(),
     LowLoad(),
+    IdlePools(),
+    DroppedSizes(),
 )

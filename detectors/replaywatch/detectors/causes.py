@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from replaywatch.contract.verdict import Cause, Vote
 from replaywatch.contract.window import Engine, Observation
 from replaywatch.detectors.evidence import Evidence
@@ -88,11 +90,18 @@ def _fallback_causes(evidence: Evidence) -> list[Cause]:
     ]
 
 
+_OFF: Final = ("NONE", "DISABLED", "FALSE", "0", "OFF")
+
+
 def intent_vote(evidence: Evidence) -> Vote:
     """R1: was it wanted so?"""
     config = evidence.config
     if config is None or (config.graphs_enabled is None and config.requested_mode is None):
         return Vote("intent", "abstains", "no configuration was seen")
-    if config.graphs_enabled is False or (config.requested_mode or "").upper() == "NONE":
+    requested = (config.requested_mode or "").upper()
+    if config.graphs_enabled is False and requested and requested not in _OFF:
+        by = config.enforced_by or config.mode_reason or "something"
+        return Vote("intent", "for", f"{config.requested_mode} was asked for, and {by} turned graphs off")
+    if config.graphs_enabled is False or requested in _OFF:
         return Vote("intent", "against", f"eager was asked for ({config.enforced_by or 'configuration'})")
     return Vote("intent", "for", f"graphs were asked for ({config.requested_mode or 'enabled'})")

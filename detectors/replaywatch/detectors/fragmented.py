@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
-from replaywatch.detectors.calibration import MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import estimate_work
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import figures_of
@@ -15,10 +14,12 @@ from replaywatch.detectors.voting import peers_vote
 
 MANY_REPLAYS: Final = 4.0
 LAUNCH_SHARE: Final = 0.05
+# Below this, work outside graphs breaks the step, and partial coverage judges it.
+WHOLE: Final = 0.99
 
 
 class Fragmented:
-    """A step is many graph launches although graphs hold nearly all of its kernels.
+    """A step is many graph launches although graphs hold all of its kernels.
 
     Severity from the counterfactual: what one graph a step would bring back. From counts alone, where nothing is
     traced, the host's time in launches is told as information.
@@ -35,8 +36,8 @@ class Fragmented:
         if work is None or not work.steps or not work.gaps_are_evidence:
             return self._from_counts(evidence)
         replays = work.graph_launches / work.steps
-        if (work.coverage or 0.0) < MOSTLY_REPLAYED:
-            return Healthy(self.name, "graphs do not hold most of the step; other detectors judge it")
+        if (work.coverage or 0.0) < WHOLE:
+            return Healthy(self.name, "graphs do not hold all of the step; other detectors judge it")
         if replays < MANY_REPLAYS:
             return Healthy(self.name, f"{replays:.1f} graph launches a step")
         estimate = estimate_work(work)

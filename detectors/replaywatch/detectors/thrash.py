@@ -12,6 +12,8 @@ from replaywatch.detectors.evidence import Evidence
 # One capture of 26 ms pays for 322 replays of an 8 ms step at 1 % budget.
 CAPTURES_PER_REPLAY: Final = 0.003
 MIN_CAPTURES: Final = 4
+# Captures that nothing times may be those of the start for so long.
+STARTING_SECONDS: Final = 180.0
 # A recording is short; one capture in it may be the start.
 MIN_RECORDED_CAPTURES: Final = 2
 
@@ -47,6 +49,9 @@ class Thrash:
         estimate = _estimate(evidence)
         if estimate is not None and estimate.severity == "none":
             return Healthy(self.name, f"{captures} captures take {readings.percent(estimate.ratio)} of the time")
+        young = readings.window_seconds(evidence.lifetime) < STARTING_SECONDS
+        if estimate is None and young and not evidence.is_recording:
+            return WarmingUp(self.name, "three minutes: an engine captures its sizes when it starts")
         return Finding(
             detector=self.name,
             subject=evidence.workload.key,
