@@ -39,8 +39,8 @@ def test_a_fault_of_each_family_reaches_a_receiver(running: Stage, family: str) 
 def test_an_alert_names_what_would_come_back(running: Stage) -> None:
     until(lambda: told(running, "CudaGraphDisabled"))
     (alert, *_) = told(running, "CudaGraphDisabled")
-    assert alert["annotations"]["description"].startswith("Graphs would bring back about ")
-    assert "% of the step time" in alert["annotations"]["description"]
+    assert alert["annotations"]["description"].startswith("About ")
+    assert "% of the workload's step time could be won back" in alert["annotations"]["description"]
 
 
 def test_the_fleets_loss_and_burning_budgets_are_told(running: Stage) -> None:

@@ -184,8 +184,8 @@ def test_severities_decide_who_is_told_and_ends_follow_the_worst() -> None:
 def test_what_graphs_do_not_bring_back_is_not_promised() -> None:
     cost = {"ratio": 0.3, "low": 0.2, "high": 0.4, "is_recoverable": False}
     text = str(slack.message(notice(cost=cost)))
-    assert "do not bring that back" in text
-    assert "would bring back" not in text
+    assert "Graphs do not bring that back" in text
+    assert "won back" not in text
     assert "not known" in str(slack.message(notice(cost=None)))
 
 

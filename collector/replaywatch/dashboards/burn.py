@@ -16,19 +16,23 @@ from replaywatch.dashboards.rule import Alert, AlertSeverity, Record, RuleSettin
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two windows, and the multiple of the budget that both must be above."""
+    """Two windows, and the multiple of the budget that both must be above.
+
+    `hold` keeps a service that has only just started, of which the long window holds minutes, from being told at once.
+    """
 
     long: str
     short: str
     factor: float
     severity: AlertSeverity
+    hold: str
 
 
 PAIRS: Final = (
-    Pair("1h", "5m", 14.4, "critical"),
-    Pair("6h", "30m", 6.0, "critical"),
-    Pair("1d", "2h", 3.0, "warning"),
-    Pair("3d", "6h", 1.0, "warning"),
+    Pair("1h", "5m", 14.4, "critical", "1m"),
+    Pair("6h", "30m", 6.0, "critical", "10m"),
+    Pair("1d", "2h", 3.0, "warning", "30m"),
+    Pair("3d", "6h", 1.0, "warning", "1h"),
 )
 WINDOWS: Final = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
 # A prefill is eager by design in most engines; its steps would drown the decode's.
@@ -104,7 +108,7 @@ def _alert(burn: Burn, pair: Pair, settings: RuleSettings) -> Alert:
         name=f"CudaGraph{burn.name.capitalize()}Burn{pair.long}",
         # Where the cost is known and small, nobody is told: a device-bound service loses nothing.
         expr=f"({long} > {threshold:g} and {short} > {threshold:g}) unless on ({SERVICE}) ({CHEAP} < {INFO_RATIO:g})",
-        hold=settings.hold,
+        hold=pair.hold,
         severity=pair.severity,
         labels={"family": "coverage", "window": pair.long},
         summary=f"{{{{ $labels.namespace }}}} {{{{ $labels.model_name }}}}: {burn.title}",

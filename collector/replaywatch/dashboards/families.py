@@ -6,7 +6,7 @@ from typing import Final
 
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "off": ("disabled", "downgrade", "compile_mode", "skipped"),
-    "coverage": ("partial_coverage", "overflow", "fallbacks", "exact_sizes", "low_load"),
+    "coverage": ("partial_coverage", "overflow", "fallbacks", "exact_sizes", "low_load", "dropped_sizes"),
     "replay": ("replay_gap", "copy_bound", "harmful", "padding", "fragmented", "host_planning", "slow_launch"),
     "capture": (
         "thrash",
@@ -16,6 +16,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "graph_memory_estimate",
         "graph_memory_growth",
         "unamortised",
+        "idle_pools",
     ),
     "faults": ("failing_calls", "replay_stuck", "stale_environment"),
     "device": ("contention", "slow_device"),

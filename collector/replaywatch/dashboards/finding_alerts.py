@@ -41,7 +41,7 @@ def _alert(detector: Detector, settings: RuleSettings) -> Alert:
         severity=SEVERITY,
         labels={"family": family},
         summary=f"{where} {{{{ $labels.phase }}}}: {first}",
-        description=f"{_cost()} The collector's page of the workload shows evidence, causes and the remedy.",
+        description=f"{_cost()}The collector's page of the workload shows evidence, causes and the remedy.",
         meaning=" ".join(f"{first} {rest}".split()) + f" Family: {WORDS[family]}.",
         action="Open the incident on the collector's page: it names the cause as far as evidence reaches, and the "
         "change that brings the time back.",
@@ -53,6 +53,7 @@ def _cost() -> str:
     values = " ".join(f"$labels.{label}" for label in _SAME)
     return (
         f'{{{{ with printf `cudagraph_recoverable_ratio{{bound="estimate",{matchers}}}` {values} | query }}}}'
-        "Graphs would bring back about {{ . | first | value | humanizePercentage }} of the step time."
-        "{{ else }}What it costs is not known yet.{{ end }}"
+        "{{ $share := . | first | value }}{{ if gt $share 0.01 }}"
+        "About {{ $share | humanizePercentage }} of the workload's step time could be won back. {{ end }}"
+        "{{ else }}What it costs is not known yet. {{ end }}"
     )

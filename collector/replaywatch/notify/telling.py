@@ -41,9 +41,9 @@ def cost(notice: Notice) -> str:
     if c.saved_us is not None and c.step_us is not None:
         share += f", {_duration(c.saved_us)} of every {_duration(c.step_us)} step"
     if not c.is_recoverable:
-        return f"Lost: {share}. Graphs alone do not bring that back."
+        return f"Lost: {share}. Graphs do not bring that back."
     where = "" if notice.members == 1 else f", on the worst of {notice.members} workloads"
-    return f"Graphs would bring back {share}{where}."
+    return f"Could be won back: {share}{where}."
 
 
 def cause(notice: Notice) -> str | None:
