@@ -40,6 +40,8 @@ OPTIONS: Final = (
     Option("device-seconds", float, 15.0, "s", "Time between two readings of the devices; 0 turns them off", 0, 3600),
     Option("engine-metrics-url", str, None, "", "The engine's own /metrics, read as a second witness"),
     Option("engine-log", Path, None, "", "The engine's log file, followed as a second witness"),
+    Option("otlp-endpoint", str, None, "", "OpenTelemetry collector that metrics are sent to, http://HOST:4318"),
+    Option("otlp-seconds", float, 15.0, "s", "Time between two sendings over OTLP", 0.1, 3600),
     Option("witness-seconds", float, 15.0, "s", "Time between two readings of the witnesses", 0.1, 3600),
 )  # fmt: skip
 
@@ -71,6 +73,8 @@ class AgentOptions:
     device_seconds: float = 15.0
     engine_metrics_url: str | None = None
     engine_log: Path | None = None
+    otlp_endpoint: str | None = None
+    otlp_seconds: float = 15.0
     witness_seconds: float = 15.0
 
 

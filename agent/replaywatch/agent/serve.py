@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,7 +17,7 @@ from queue import SimpleQueue
 from random import Random
 from threading import Event, Thread
 from types import FrameType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from replaywatch.agent.admission import Admission
 from replaywatch.agent.backoff import Backoff
@@ -40,6 +41,9 @@ from replaywatch.agent.spool import Spool
 from replaywatch.agent.spool_folder import SpoolFolder
 from replaywatch.agent.witness_watch import Witness, WitnessWatch
 from replaywatch.sources.recording import Recording
+
+if TYPE_CHECKING:
+    from replaywatch.otlp.push import OtlpThread
 
 log = logging.getLogger("replaywatch.agent")
 # A stop is done within two seconds: the threads share this time, and what hangs is left behind.
@@ -66,6 +70,7 @@ class Agent:
             undo.callback(inlet.close)
             exposition = Exposition(board, self.ledger, _own_gauges(processes, self.spool), about(surroundings))
             self.metrics = MetricsServer(address, exposition, self.trouble) if address is not None else None
+            self.otlp = _otlp(options, exposition, about(surroundings))
             undo.pop_all()
         self.loop = Loop(
             inlet=inlet,
@@ -114,6 +119,8 @@ class Agent:
             self.shipper.start()
         if self.metrics is not None:
             self.metrics.start()
+        if self.otlp is not None:
+            self.otlp.start()
         log.info("listening on %s, metrics on %s", self.socket_path, self.metrics_url or "nothing")
         try:
             self.loop.run()
@@ -136,6 +143,8 @@ class Agent:
             self.spool.close()
         if self.metrics is not None:
             self.metrics.stop()
+        if self.otlp is not None:
+            self.otlp.stop(0.1)
         self.devices.stop(0.1)
         self.witnesses.stop(0.1)
 
@@ -168,6 +177,16 @@ def _witnesses(options: AgentOptions) -> list[Witness]:
         memory = spool_folder(options) / "log-position.json" if options.collector_url is not None else None
         found.append(LogWitness(LogFollower(options.engine_log, memory)))
     return found
+
+
+def _otlp(options: AgentOptions, exposition: Exposition, told: Mapping[str, str]) -> OtlpThread | None:
+    """Sends metrics over OTLP where that is asked for; its packages are loaded only then: they cost memory."""
+    if options.otlp_endpoint is None:
+        return None
+    from replaywatch.otlp.push import OtlpPush, OtlpThread
+
+    resource = {"service.name": "replaywatch-agent", "service.version": told["version"], "host.name": told["node"]}
+    return OtlpThread(OtlpPush(options.otlp_endpoint, exposition.collect, resource), options.otlp_seconds)
 
 
 def about(surroundings: Surroundings) -> dict[str, str]:

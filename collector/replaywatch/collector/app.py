@@ -8,6 +8,7 @@ from functools import partial
 from replaywatch.collector.clocks import Clocks
 from replaywatch.collector.collector import Collector
 from replaywatch.collector.detection import Detection, Judge
+from replaywatch.collector.exported import Exported, otlp_loops
 from replaywatch.collector.front import Front
 from replaywatch.collector.health import Health, detection_troubles
 from replaywatch.collector.inbox import Inbox
@@ -29,7 +30,8 @@ def assemble(
     options: CollectorOptions, url: str, judge: Judge, clock: Callable[[], int], jitter: Callable[[], float]
 ) -> Collector:
     """A collector that is reached at `url`, not yet started. Raises: ConfigurationError, StoreError."""
-    addressees = addressees_of(options, url)
+    addressees, exported = addressees_of(options, url), Exported()
+    sent = otlp_loops(options, exported)
     store = Store.open(options.store)
     writer, inbox, clocks, book = Writer(store, options.waiting_batches_max), Inbox(), Clocks(), TokenBook(store)
     book.refresh()
@@ -43,6 +45,7 @@ def assemble(
         "tokens": Loop("tokens", 2.0, book.refresh),
     }
     loops |= told.loops
+    loops |= sent
 
     def metrics(received: Received) -> CollectorMetrics:
         return CollectorMetrics(
@@ -73,7 +76,7 @@ def assemble(
         views=lambda: detection.view,
         clock=clock,
     )
-    web = front.web(StoreSink(writer, inbox, detection), health, metrics)
+    web = front.web(StoreSink(writer, inbox, detection), health, lambda received: exported.keep(metrics(received)))
     return Collector(web=web, store=store, writer=writer, detection=detection, notifier=told.notifier, loops=loops)
 
 

@@ -14,6 +14,7 @@ from replaywatch.collector.bus_sink import BusSink
 from replaywatch.collector.clocks import Clocks
 from replaywatch.collector.cohorts import Sharing
 from replaywatch.collector.detection import Detection, Judge
+from replaywatch.collector.exported import Exported, otlp_loops
 from replaywatch.collector.fleet import FleetView
 from replaywatch.collector.fleet_collector import FleetCollector, NoSink
 from replaywatch.collector.front import Front
@@ -42,7 +43,8 @@ def assemble_fleet(
     options: CollectorOptions, url: str, judge: Judge, clock: Callable[[], int], jitter: Callable[[], float]
 ) -> FleetCollector:
     """A process that is reached at `url`, not yet started. Raises: ConfigurationError, StoreError."""
-    addressees = addressees_of(options, url)
+    addressees, exported = addressees_of(options, url), Exported()
+    sent = otlp_loops(options, exported)
     assert options.bus is not None
     bus, sharing = Bus(options.bus), Sharing(options.partitions, min(options.cohort_spread, options.partitions))
     store = Store.open(options.store)
@@ -74,6 +76,7 @@ def assemble_fleet(
         loops["worker"] = Loop("worker", TURN_SECONDS, worker.turn)
         loops["retention"] = Loop("retention", 300.0, lambda: retention.sweep() if worker.has(0) else 0)
     loops |= told.loops
+    loops |= sent
 
     def metrics(received: Received) -> CollectorMetrics:
         return CollectorMetrics(
@@ -108,7 +111,7 @@ def assemble_fleet(
         clock=clock,
     )
     sink = BusSink(bus, sharing) if options.role != "worker" else NoSink()
-    web = front.web(sink, Health(store, alive, troubles), metrics)
+    web = front.web(sink, Health(store, alive, troubles), lambda received: exported.keep(metrics(received)))
     return FleetCollector(
         web=web, store=store, writer=writer, bus=bus, worker=worker, notifier=told.notifier, loops=loops
     )

@@ -89,6 +89,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("webhook-secret", str, None, "", "Key that signs what is posted (HMAC-SHA256).", secret=True),
     Option("webhook-secret-file", Path, None, "", "File that holds the signing key."),
     *NOTIFY_OPTIONS,
+    Option("otlp-endpoint", str, None, "", "OpenTelemetry collector that metrics are sent to, http://HOST:4318."),
+    Option("otlp-seconds", float, 15.0, "s", "Time between two sendings over OTLP.", 0.1, 3600),
     Option("public-url", str, None, "", "Address of this collector as people reach it, for links."),
     Option("dashboard-url", str, None, "", "Address of a dashboard, carried in notifications."),
 )
@@ -132,6 +134,8 @@ class CollectorOptions(NotifyOptions):
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     webhook_secret_file: Path | None = None
+    otlp_endpoint: str | None = None
+    otlp_seconds: float = 15.0
     public_url: str | None = None
     dashboard_url: str | None = None
 

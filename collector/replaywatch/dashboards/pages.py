@@ -44,6 +44,13 @@ They are classic histograms. prometheus-client 0.26 can write native ones only i
 the servers that were at hand scrape native histograms only as protobuf, which it cannot write; so none are exposed.
 There are no exemplars: what is counted arrives as sums over seconds, and no request's trace id survives that.
 
+## OpenTelemetry
+
+`--otlp-endpoint http://HOST:4318` makes agent and collector send the same metrics over OTLP (HTTP, protobuf) every
+`--otlp-seconds`, beside `/metrics` or instead of it; `pip install 'replaywatch[otlp]'` brings what that needs. Names
+lose `_total`, labels become attributes, empty ones are left out. An OpenTelemetry collector's Prometheus receiver that
+scrapes `/metrics` does as well, and costs the agent no memory.
+
 ## Series of a fleet
 
 A pod with one process on one device, in two phases, is at most {pod} series at its agent, and {worst} where every

@@ -1,0 +1,1 @@
+"""Sending what /metrics shows to an OpenTelemetry collector instead, or as well; needs the extra `otlp`."""
