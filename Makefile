@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run once test lint types check bench score clean
+.PHONY: help run once test lint types check bench score docs pages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -30,7 +30,16 @@ types: $(DEV_STAMP) ## Check types
 check: lint types test ## Everything that must be green before a commit
 
 bench: $(DEV_STAMP) ## Measure speed and memory, as ratios in one run
-	@for b in tests/bench/bench_trace.py tests/bench/bench_estimate.py; do $(BIN)/python $$b || exit; done
+	@for b in trace estimate agent; do $(BIN)/python tests/bench/bench_$$b.py || exit; done
+
+score: $(DEV_STAMP) ## Precision, recall, errors over the labelled corpus, fleets and public cases
+	@$(BIN)/python tests/score/score.py
+
+docs: $(DEV_STAMP) ## Build the documentation's site
+	@$(BIN)/python docs/_generate/pages.py && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pages: $(DEV_STAMP) ## Write generated pages, the chart's README, the images' pins
+	@$(BIN)/python docs/_generate/pages.py && $(BIN)/python deploy/helm/describe.py && $(BIN)/python deploy/images/pin.py
 
 clean: ## Remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
