@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--workloads", type=int, default=500)
     parser.add_argument("--batch", type=int, default=100)
-    parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--lanes", type=int, default=8)
     parser.add_argument("--tick", type=float, default=5.0)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--postgresql", action="store_true", help="a real PostgreSQL of its own instead of SQLite")

@@ -126,11 +126,17 @@ def _replay(memories: dict[str, WorkloadMemory], batch: KeptBatch, horizon_ns: i
             memory.recall(window, horizon_ns)
 
 
-def load_one(session: Session, key: str) -> WorkloadMemory | None:
-    """One workload that comes back after it was forgotten, from its checkpoint; None when it is new."""
-    row = session.get(WorkloadRow, key)
-    memory = None if row is None or row.lifetime is None else _memory_of(row)
-    return memory if memory is not None and memory.lifetime is not None else None
+def load_some(session: Session, keys: Collection[str]) -> dict[str, WorkloadMemory]:
+    """Workloads that come back after they were forgotten, from their checkpoints; new ones are not among them."""
+    wanted = sorted(keys)
+    found: dict[str, WorkloadMemory] = {}
+    for start in range(0, len(wanted), _IDS_AT_ONCE):
+        some = WorkloadRow.id.in_(wanted[start : start + _IDS_AT_ONCE]) & WorkloadRow.lifetime.is_not(None)
+        for row in session.scalars(select(WorkloadRow).where(some)):
+            memory = _memory_of(row)
+            if memory is not None and memory.lifetime is not None:
+                found[row.id] = memory
+    return found
 
 
 def recall_recent(session: Session, memory: WorkloadMemory, horizon_ns: int) -> None:

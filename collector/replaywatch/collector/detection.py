@@ -109,7 +109,11 @@ class Detection:
         return not crowded or all(self._roster.knows(key) for key in keys)
 
     def _absorb(self) -> None:
-        while (stored := self._inbox.first()) is not None:
+        # What comes meanwhile waits for the next tick: under a flood this one would never end.
+        for _ in range(self._inbox.waiting):
+            stored = self._inbox.first()
+            if stored is None:
+                break
             self._roster.absorb(stored)
             self._inbox.drop_first()
         self._roster.settle()

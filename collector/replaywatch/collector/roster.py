@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from replaywatch.collector.checkpoint import load, load_one, load_snapshots, save
+from replaywatch.collector.checkpoint import load, load_snapshots, load_some, save
 from replaywatch.collector.ingest import StoredBatch
 from replaywatch.collector.memory import WorkloadMemory
 from replaywatch.collector.store import Store
@@ -48,8 +48,9 @@ class Roster:
         """Take in a stored batch, wholly or, when the store fails, not at all. Raises: StoreError."""
         serial = stored.serial
         assert serial is not None
-        for workload in stored.ids.keys() - self._ids.keys():
-            self._welcome(workload, stored.ids[workload], stored.received_ns)
+        new = stored.ids.keys() - self._ids.keys()
+        if new:
+            self._welcome({stored.ids[w]: w for w in new}, stored.received_ns)
         self._configs.update(stored.batch.configs)
         self._fingerprints.update(stored.batch.fingerprints)
         for window in stored.batch.windows:
@@ -61,11 +62,12 @@ class Roster:
         for memory in self.memories.values():
             memory.settle(self._horizon_ns)
 
-    def _welcome(self, workload: Workload, key: str, received_ns: int) -> None:
+    def _welcome(self, new: Mapping[str, Workload], received_ns: int) -> None:
         with self._store.reading() as session:
-            known = load_one(session, key)
-        self.memories[key] = known or WorkloadMemory(key, workload, received_ns, received_ns)
-        self._ids[workload] = key
+            known = load_some(session, new.keys())
+        for key, workload in new.items():
+            self.memories[key] = known.get(key) or WorkloadMemory(key, workload, received_ns, received_ns)
+            self._ids[workload] = key
 
     def find_snapshots(self) -> None:
         """Fetch snapshots that windows point to and that no batch brought since the start."""
