@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from replaywatch.analyze.result import Report, Unreadable, join_reports, judge_recording
@@ -21,8 +22,8 @@ def analyze(sources: Iterable[str], progress: Callable[[str], Progress | None] =
 
 def _analyze_one(source: str, progress: Progress | None) -> Report:
     try:
-        recording = _read(source, progress)
-        return Report(judge_recording(recording))
+        results = judge_recording(_read(source, progress))
+        return Report(tuple(replace(result, source=source) for result in results))
     except SourceError as error:
         return Report((), (Unreadable(source, str(error)),))
 
