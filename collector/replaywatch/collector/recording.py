@@ -163,13 +163,16 @@ def _tell(session: Session, before: _Before, at_ns: int, telling: Telling) -> No
     row = before.row
     if telling.message is None:
         return
+    # Locked: a notifier in another process may be about to put messages in its place.
     waiting = session.scalar(
-        select(NotificationRow).where(
+        select(NotificationRow)
+        .where(
             NotificationRow.incident_id == row.id,
             NotificationRow.state == "pending",
             NotificationRow.attempts == 0,
             NotificationRow.event != "closed",
         )
+        .with_for_update()
     )
     event = _event(before, at_ns, telling)
     if waiting is not None and row.state != "closed":
