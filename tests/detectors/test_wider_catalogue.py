@@ -44,7 +44,8 @@ def stepping(step_us: float = 3300, **fields: object) -> Window:
 
 
 def test_a_step_of_many_small_graphs_that_waits_for_launches_is_found() -> None:
-    work = replace(replayed_work(step_ms=4.6, kernels=300, busy_ms=2.4), graph_launches=8 * 66, method="cupti")
+    work = replayed_work(step_ms=4.6, kernels=300, busy_ms=2.4)
+    work = replace(work, graph_launches=8 * 66, replay_gap_ns=8 * 2 * MS, method="cupti")
     finding = told(evidence(window(traced=work)), "fragmented")
     assert finding.severity == "page"
     assert "66 graphs of 5 kernels" in finding.title

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
-from replaywatch.detectors.counterfactual import estimate_work
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.voting import peers_vote
@@ -21,8 +20,8 @@ WHOLE: Final = 0.99
 class Fragmented:
     """A step is many graph launches although graphs hold all of its kernels.
 
-    Severity from the counterfactual: what one graph a step would bring back. From counts alone, where nothing is
-    traced, the host's time in launches is told as information.
+    Severity from the idle between the graphs of a step, which one graph a step would not have. From counts alone,
+    where nothing is traced, the host's time in launches is told as information.
 
     Bad at: micro-batches and pipelines that must launch several graphs a step; the host's launches may be hidden behind
     longer replays, which counts alone do not show.
@@ -40,8 +39,8 @@ class Fragmented:
             return Healthy(self.name, "graphs do not hold all of the step; other detectors judge it")
         if replays < MANY_REPLAYS:
             return Healthy(self.name, f"{replays:.1f} graph launches a step")
-        estimate = estimate_work(work)
-        if estimate is None or estimate.severity == "none":
+        estimate = _estimate(work, replays)
+        if estimate.severity == "none":
             return Healthy(self.name, f"{replays:.0f} graph launches a step, at little cost")
         return self._finding(evidence, work, replays, estimate)
 
@@ -93,3 +92,11 @@ class Fragmented:
             remedy="Let the probe trace kernels to learn whether the device waits for these launches.",
             is_fault=False,
         )
+
+
+def _estimate(work: TracedWork, replays: float) -> Estimate:
+    """Idle between the graphs of a step; the one between two steps stays."""
+    share = min(1.0, work.replay_gap_ns / work.span_ns) * (1 - 1 / replays) if work.span_ns else 0.0
+    return Estimate(
+        share, 0.8 * share, min(1.0, 1.5 * share), work.span_ns / work.steps / 1000, method="idle between graphs"
+    )

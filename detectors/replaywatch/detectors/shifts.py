@@ -1,6 +1,6 @@
 """One channel's memory and how a window moves it: levels learnt, a CUSUM of what is beyond them, and a shift once sure.
 
-    beyond = (value - expected) / sigma, toward worse;  sum = max(0, sum + min(beyond, 12) - 3);  a shift from 8 on
+    beyond = (value - expected) / sigma, toward worse;  sum = max(0, sum + min(beyond, 12) - 2.5);  a shift from 6 on
 
 A window that is far beyond and matters is a shift at once where the channel allows it, and forgotten if the next window
 is calm; one that is somewhat beyond needs two or three. While a shift lasts nothing is learnt, for an hour; then it is
@@ -16,8 +16,8 @@ from replaywatch.detectors.channels import ChannelKind
 from replaywatch.detectors.levels import Expectation, Level, expect, learn
 from replaywatch.detectors.surroundings import Surroundings
 
-SHIFT_SUM: Final = 8.0
-_SLACK: Final = 3.0
+SHIFT_SUM: Final = 6.0
+_SLACK: Final = 2.5
 _MOST: Final = 12.0
 # Windows after which a shift is what is usual: an hour of windows of five seconds.
 ACCEPTED_WINDOWS: Final = 720
