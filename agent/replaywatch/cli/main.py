@@ -18,6 +18,9 @@ COMMANDS: Final = (
     ("doctor", "replaywatch.cli.doctor", "say what will be seen on this host and in a process, and why not"),
     ("agent", "replaywatch.cli.agent", "the sidecar: receive from probes, expose metrics, ship to the collector"),
     ("collector", "replaywatch.cli.collector", "the service: ingest, detect, incidents, webhooks, page"),
+    ("store", "replaywatch.cli.store", "tokens of the collector, and its store into a file and back"),
+    ("notify", "replaywatch.cli.notify", "try every destination that the collector would tell"),
+    ("dashboards", "replaywatch.cli.dashboards", "push, compare or export Grafana dashboards and Prometheus rules"),
 )
 
 
@@ -67,7 +70,8 @@ def log_to_stderr() -> None:
 
 
 def _missing(command: str | None, error: ModuleNotFoundError) -> str:
-    extra = {"analyze": "analyze", "agent": "agent"}.get(command or "", "server")
+    extras = {"analyze": "analyze", "agent": "agent", "dashboards": "dashboards"}
+    extra = extras.get(command or "", "server")
     return f"{command} needs the package {error.name}: install it with pip install 'replaywatch[{extra}]'"
 
 
