@@ -97,6 +97,12 @@ class Postgres:
             else:
                 return
 
+    @property
+    def pid(self) -> int:
+        """Process id of the postmaster."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a crash would: the postmaster at once, its children by themselves."""
         assert self._process is not None

@@ -34,6 +34,11 @@ class NatsCluster:
         """What `--bus` takes."""
         return ",".join(f"nats://127.0.0.1:{port}" for port in self._ports)
 
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the servers."""
+        return [p.pid for p in self._processes if p is not None]
+
     def start(self) -> None:
         """Start all servers, and wait until each takes connections."""
         for node in range(len(self._ports)):

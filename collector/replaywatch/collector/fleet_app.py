@@ -71,7 +71,12 @@ def assemble_fleet(
     worker = Worker(leases, share_of) if options.role != "ingest" else None
     retention = Retention(writer, clock, ages_of(options))
 
-    loops = {"tokens": Loop("tokens", 2.0, book.refresh), "views": Loop("views", 2.0, stored.refresh)}
+    def look() -> None:
+        # A mere worker shows nobody a page; it only needs the views to look for silent nodes.
+        if options.role != "worker" or (worker is not None and worker.has(0)):
+            stored.refresh()
+
+    loops = {"tokens": Loop("tokens", 2.0, book.refresh), "views": Loop("views", 2.0, look)}
     if worker is not None:
         loops["worker"] = Loop("worker", TURN_SECONDS, worker.turn)
         loops["retention"] = Loop("retention", 300.0, lambda: retention.sweep() if worker.has(0) else 0)

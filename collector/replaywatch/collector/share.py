@@ -6,6 +6,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from typing import Final
 
@@ -60,11 +62,19 @@ class Share:
         """Whether it fetches and judges."""
         return self._loop.is_alive and not self._fetching.done()
 
+    def ask_to_stop(self) -> None:
+        """Fetch no more; several shares end together this way."""
+        self._stopping.set()
+
     def stop(self, *, is_lost: bool) -> None:
         """Stop; write down what is remembered unless another worker has the partition already."""
-        self._stopping.set()
+        self.ask_to_stop()
         self._loop.stop()
-        self._fetching.exception(FETCH_SECONDS + 5)
+        try:
+            self._fetching.exception(2 * FETCH_SECONDS)
+        except (TimeoutError, FutureTimeout, CancelledError):
+            # A bus that is gone never answers; what was not acknowledged there comes to the next worker.
+            self._fetching.cancel()
         if not is_lost and not self._loop.is_alive:
             try:
                 self.detection.close()

@@ -19,6 +19,7 @@ from replaywatch.collector.writer import Writer
 
 REFRESH_NS: Final = 60 * 10**9
 OVERLAP_NS: Final = 30 * 10**9
+READ_AT_ONCE: Final = 500
 Signature = tuple[object, ...]
 
 
@@ -73,22 +74,35 @@ class StoredViews:
         self._gone_ns = gone_ns
         self._through_ns = 0
         self._views: dict[str, WorkloadView] = {}
+        self._read: dict[str, int] = {}
         self.view = FleetView()
 
     def refresh(self) -> None:
         """Read what was written since the last time. Raises: StoreError."""
         now_ns = self._clock()
         since_ns = max(self._through_ns - OVERLAP_NS, now_ns - self._gone_ns)
-        query = select(WorkloadRow.id, WorkloadRow.viewed_ns, WorkloadRow.view).where(WorkloadRow.viewed_ns > since_ns)
         with self._store.reading() as session:
-            rows: Any = session.execute(query)
-            for key, viewed_ns, content in rows:
+            written: Any = session.execute(
+                select(WorkloadRow.id, WorkloadRow.viewed_ns).where(WorkloadRow.viewed_ns > since_ns)
+            ).all()
+            # Clocks of workers differ a little, so that the last half minute is looked at again, but not read again.
+            news = {key: at_ns for key, at_ns in written if self._read.get(key) != at_ns}
+            self._read_views(session, list(news))
+        self._read.update(news)
+        self._through_ns = max((self._through_ns, *news.values()))
+        for key in [k for k, v in self._views.items() if now_ns - v.last_seen_ns > self._gone_ns]:
+            del self._views[key]
+            self._read.pop(key, None)
+        self.view = FleetView.of(now_ns, self._current(self._views, now_ns).values())
+
+    def _read_views(self, session: Session, keys: list[str]) -> None:
+        for start in range(0, len(keys), READ_AT_ONCE):
+            some = WorkloadRow.id.in_(keys[start : start + READ_AT_ONCE])
+            rows: Any = session.execute(select(WorkloadRow.id, WorkloadRow.view).where(some))
+            for key, content in rows:
                 found = recall(WorkloadView, zlib.decompress(content), f"view of workload {key}")
                 if found is not None:
                     self._views[key] = found
-                self._through_ns = max(self._through_ns, viewed_ns)
-        self._views = {k: v for k, v in self._views.items() if now_ns - v.last_seen_ns <= self._gone_ns}
-        self.view = FleetView.of(now_ns, self._current(self._views, now_ns).values())
 
     def _current(self, views: Mapping[str, WorkloadView], now_ns: int) -> dict[str, WorkloadView]:
         """The views with their silence as of now; a view that is refreshed by the minute is not silent before that."""

@@ -50,6 +50,8 @@ class Worker:
 
     def close(self) -> None:
         """Write down what is remembered and let others take over at once."""
+        for share in self.shares:
+            share.ask_to_stop()
         for partition in list(self._shares):
             self._drop(partition, is_lost=False)
         try:
