@@ -22,6 +22,7 @@ from replaywatch.collector.detection import Judge
 from replaywatch.collector.options import CollectorOptions
 from replaywatch.collector.setting_up import LOOPBACK, tls_of
 from replaywatch.collector.store import Store
+from replaywatch.collector.tokens import list_tokens
 from replaywatch.contract.errors import ConfigurationError, StoreError
 from replaywatch.detectors.judge import judge as judge_with_all
 
@@ -165,7 +166,7 @@ def run(options: CollectorOptions, *, told: Callable[[str], None] | None = None)
     try:
         handle: CollectorHandle | FleetHandle
         handle = start_in_thread(options) if options.bus is None else start_fleet_in_thread(options)
-        _warn_if_open(options)
+        _warn_if_open(options, handle.collector.store)
         LOG.info("the collector serves at %s and stores in %s", handle.url, handle.collector.store.address)
         if told is not None:
             told(handle.url)
@@ -187,6 +188,12 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _warn_if_open(options: CollectorOptions) -> None:
-    if not options.host.startswith(LOOPBACK) and options.token is None and options.token_file is None:
-        LOG.warning("anybody who reaches %s may send batches; set a token", options.host)
+def _warn_if_open(options: CollectorOptions, store: Store) -> None:
+    if options.host.startswith(LOOPBACK) or options.tls_client_ca is not None:
+        return
+    asked = {scope for token in list_tokens(store) if token.revoked_ns is None for scope in token.scopes}
+    if options.token is not None or options.token_file is not None:
+        asked.add("ingest")
+    for scope, what in (("ingest", "send batches"), ("read", "read everything")):
+        if scope not in asked:
+            LOG.warning("anybody who reaches %s may %s; make a token with the scope %s", options.host, what, scope)
