@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ from replaywatch.agent.log_follower import MAX_READ_BYTES, LogFollower
 from replaywatch.agent.witness import LogWitness
 from replaywatch.agent.witness_watch import WitnessWatch
 from replaywatch.contract.errors import UnreadableSource
-from replaywatch.contract.window import Dispatch, Window
+from replaywatch.contract.window import Dispatch, Phase, Window
 
 PAGE = """\
 # TYPE sglang:cuda_graph_passes_total counter
@@ -235,6 +235,10 @@ def witness(**steps: int) -> Window:
     return replace(without_snapshots(0, engine="sglang"), dispatch=Dispatch(steps=steps or None), origin="metrics")
 
 
+def in_phase(window: Window, phase: Phase | None, engine: Literal["sglang", "torch"] = "sglang") -> Window:
+    return replace(window, workload=replace(window.workload, phase=phase, engine=engine))
+
+
 def contradiction(told: Window, *probed: Window) -> str | None:
     contradictions = Contradictions()
     contradictions.hear_probe(probed)
@@ -254,9 +258,24 @@ def test_few_steps_contradict_nobody() -> None:
 def test_a_probe_that_sees_no_step_of_its_engine_is_said() -> None:
     elsewhere = replace(witness(full=9), workload=replace(witness().workload, phase="prefill"))
     assert "the probe none" in str(contradiction(witness(full=500), elsewhere))
-    unphased = replace(witness(full=9), workload=replace(witness().workload, phase=None))
-    assert contradiction(witness(full=500), unphased) is None
     assert contradiction(witness(full=500)) is None
+
+
+def test_a_phase_that_a_probe_does_not_name_is_decode_where_its_adapter_names_the_others() -> None:
+    told = in_phase(witness(full=500), "decode")
+    assert contradiction(told, in_phase(witness(full=500), None)) is None
+    assert "the probe 0%" in str(contradiction(told, in_phase(witness(eager=500), None)))
+
+
+def test_a_probe_that_tells_no_phases_apart_contradicts_no_phase() -> None:
+    told, seen = (in_phase(witness(full=500), phase, engine="torch") for phase in ("decode", None))
+    assert contradiction(told, seen) is None
+
+
+def test_a_witness_without_phases_is_set_against_all_of_them() -> None:
+    seen = [in_phase(witness(full=400), None), in_phase(witness(eager=100), "prefill")]
+    assert contradiction(in_phase(witness(full=400, eager=100), None), *seen) is None
+    assert contradiction(in_phase(witness(full=500), None), *seen) is not None
 
 
 def test_each_interval_is_compared_by_itself() -> None:

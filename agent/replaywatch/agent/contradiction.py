@@ -13,6 +13,8 @@ from replaywatch.contract.window import Observation, Window
 LEAST_STEPS: Final = 50
 LEAST_DIFFERENCE: Final = 0.10
 KIND: Final = "witness_contradicts"
+# The probe's engine adapters name every phase but decode, which is what such an engine does all day.
+DECODE_UNNAMED: Final = frozenset({"vllm", "sglang", "trtllm"})
 Group = tuple[str, str | None]
 
 
@@ -36,7 +38,18 @@ class Contradictions:
 
 
 def _group(window: Window) -> Group:
-    return (window.workload.engine, window.workload.phase)
+    engine, phase = window.workload.engine, window.workload.phase
+    return (engine, phase or ("decode" if engine in DECODE_UNNAMED else None))
+
+
+def _seen_in(witness: Window, probed: dict[Group, Counter[str]]) -> Counter[str]:
+    engine, phase = witness.workload.engine, witness.workload.phase
+    seen = Counter[str]()
+    for (of, during), steps in probed.items():
+        # A witness without phases counts all of them together.
+        if of == engine and phase in {during, None}:
+            seen.update(steps)
+    return seen
 
 
 def _compare(witness: Window, probed: dict[Group, Counter[str]]) -> Observation | None:
@@ -44,7 +57,7 @@ def _compare(witness: Window, probed: dict[Group, Counter[str]]) -> Observation 
     # Silence of the probe says something only where a probe is in this engine at all.
     if told.total() < LEAST_STEPS or not any(engine == witness.workload.engine for engine, _ in probed):
         return None
-    seen = probed.get(_group(witness), Counter[str]())
+    seen = _seen_in(witness, probed)
     phase = witness.workload.phase or "all"
     if not seen.total():
         if any(engine == witness.workload.engine and phase is None for engine, phase in probed):
