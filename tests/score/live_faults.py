@@ -16,6 +16,7 @@ from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.judge import judge
 from replaywatch.detectors.sudden import Sudden
 from replaywatch.detectors.sudden_state import SuddenState, advance
+from score.situation import is_alarm
 
 CALM_S, FAULT_S = 7200.0, 120.0
 HORIZON_NS = 120 * 10**9
@@ -100,15 +101,16 @@ def runs(seeds: int, noise: float) -> Iterator[Run]:
                 yield Run(kind, load, seed, calm, windows[cut:])
 
 
-def seconds_to_find(run: Run, learnt: SuddenState) -> tuple[float | None, Finding | None]:
-    """Seconds of windows from the fault's start to the first fault that the detector tells."""
-    state = learnt
+def seconds_to_find(run: Run, learnt: SuddenState) -> float | None:
+    """Seconds of windows from the fault's start until the detector alarms for the second window in a row."""
+    state, hot = learnt, 0
     for i, window in enumerate(run.faulty):
         state = advance(state, window)
         verdict = Sudden().judge(Evidence(workload=window.workload, recent=window, lifetime=window, sudden=state))
-        if isinstance(verdict, Finding) and verdict.is_fault:
-            return (i + 1) * LENGTH_S, verdict
-    return None, None
+        hot = hot + 1 if isinstance(verdict, Finding) and is_alarm(verdict) else 0
+        if hot == POLICY.open_ticks:
+            return (i + 1) * LENGTH_S
+    return None
 
 
 def learn_from(windows: tuple[Window, ...]) -> SuddenState:

@@ -66,7 +66,7 @@ def _sudden(result: Measured) -> None:
             taught = {name: method(samples) for name, method in baselines.METHODS.items()}
             learnt = ((run.load, run.seed), live_faults.learn_from(run.calm), samples, taught)
         _, state, calm, methods = learnt
-        seconds[OURS, run.kind].append(live_faults.seconds_to_find(run, state)[0])
+        seconds[OURS, run.kind].append(live_faults.seconds_to_find(run, state))
         both = [*calm, *(baselines.sample_of(w) for w in run.faulty)]
         for name, alarms in methods.items():
             after = [i - len(calm) + 1 for i in baselines.episodes(alarms(both)) if i >= len(calm)]

@@ -20,7 +20,7 @@ class ChannelKind:
 
     A shift matters from `least_gap` on: relative for times and bytes, in points for ratios. `floor` is the least sigma
     that is believed, in the same terms. `by_load` values are compared at equal load; `grows` with it beyond what was
-    seen. A `strong` shift is told at once, any other after two windows; `hold` is how many windows it stays told.
+    seen. `hold` is how many windows a shift stays told.
     """
 
     name: str
@@ -33,7 +33,6 @@ class ChannelKind:
     floor: float = 0.025
     by_load: bool = True
     grows: bool = True
-    strong: bool = True
     hold: int = 0
 
 
@@ -59,7 +58,6 @@ CHANNELS: Final = (
         least_gap=0.15,
         floor=0.02,
         grows=False,
-        strong=False,
     ),
     ChannelKind(
         name="window_seconds",

@@ -2,8 +2,8 @@
 
     beyond = (value - expected) / sigma, toward worse;  sum = max(0, sum + min(beyond, 12) - 2.5);  a shift from 6 on
 
-A window that is far beyond and matters is a shift at once where the channel allows it, and forgotten if the next window
-is calm; one that is somewhat beyond needs two or three. While a shift lasts nothing is learnt, for an hour; then it is
+A window that is far beyond and matters is a shift at once, and forgotten if the next window is calm; one that is
+somewhat beyond needs two or three. While a shift lasts nothing is learnt, for an hour; then it is
 what is usual, and no longer sudden.
 """
 
@@ -84,7 +84,7 @@ def advance_channel(
         levels = learn(channel.levels, at_load, value)
         return Channel(channel.name, levels, min(total, _SLACK), beyond)
     odd, first_ns = channel.odd + 1, channel.first_ns or at_ns
-    if total < SHIFT_SUM or (odd < 2 and not kind.strong):
+    if total < SHIFT_SUM:
         levels = learn(channel.levels, at_load, value) if beyond < _SLACK else channel.levels
         return Channel(channel.name, levels, total, beyond, odd, first_ns)
     shift = Shift(

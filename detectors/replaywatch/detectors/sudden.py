@@ -27,6 +27,7 @@ from replaywatch.detectors.surroundings import changes
 
 # Channels that speak of graphs: what they lose, graphs bring back.
 _GRAPHS: Final = ("unreplayed_ratio", "coverage", "captures_per_step")
+_PAUSES: Final = {"pause_ratio", "window_seconds"}
 _ORDER: Final = tuple(BY_NAME)
 
 
@@ -141,7 +142,7 @@ def _severity(shifted: list[Channel], estimate: Estimate | None) -> Severity:
     severity: Severity = "info"
     if estimate is not None:
         severity = max(severity, estimate.severity, key=severity_rank)
-        if estimate.method.startswith(BY_NAME["pause_ratio"].words) and len(shifted) == 1:
+        if {c.name for c in shifted} <= _PAUSES:
             severity = min(severity, "warn", key=severity_rank)
     steps_known = any(c.name in ("step_us", "pause_ratio") for c in shifted)
     silent = any(c.name == "window_seconds" for c in shifted)
