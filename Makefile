@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run once test lint types check bench score docs pages clean
+.PHONY: help run once test lint types check bench score docs picture pages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -37,6 +37,9 @@ score: $(DEV_STAMP) ## Precision, recall, errors over the labelled corpus, fleet
 
 docs: $(DEV_STAMP) ## Build the documentation's site
 	@$(BIN)/python docs/_generate/pages.py && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+picture: $(STAMP) ## Take the picture of the page that README shows (needs Chromium)
+	@$(BIN)/python docs/_generate/picture.py
 
 pages: $(DEV_STAMP) ## Write generated pages, the chart's README, the images' pins
 	@$(BIN)/python docs/_generate/pages.py && $(BIN)/python deploy/helm/describe.py && $(BIN)/python deploy/images/pin.py
