@@ -111,6 +111,17 @@ def test_prefill_sizes_in_tokens_are_not_compared_with_sequences():
     assert isinstance(Overflow().judge(evidence(window(), config=config)), Blind)
 
 
+@pytest.mark.parametrize(
+    ("batches", "phase", "unknown"),
+    [(None, None, "batch sizes are unknown"), ({8: 900}, None, "size is unknown"), ({8: 900}, "prefill", "tokens")],
+)
+def test_overflow_says_what_it_cannot_see(batches, phase, unknown):
+    recent = window(dispatch=Dispatch(batch_sizes=batches), workload=Workload(engine="vllm", phase=phase))
+    verdict = Overflow().judge(evidence(recent))
+    assert isinstance(verdict, Blind)
+    assert unknown in verdict.reason
+
+
 def test_padding_remedy_is_the_exact_ladder():
     config = EngineConfig(engine="vllm", capture_sizes=(1, 2, 4, 8, 16), capture_unit="sequences", max_batch_size=16)
     seen = window(dispatch=Dispatch(steps={"full": 1000}, batch_sizes={9: 1000}, real_tokens=9000, padded_tokens=16000))

@@ -110,7 +110,15 @@ class Overflow:
             )
         if share is not None:
             return Healthy(self.name, f"{readings.percent(share)} of the steps are past the largest captured size")
-        return Blind(self.name, "batch sizes are unknown; attach the probe or scrape the engine's metrics")
+        return Blind(self.name, _what_is_unknown(evidence))
+
+
+def _what_is_unknown(evidence: Evidence) -> str:
+    if not evidence.recent.dispatch.batch_sizes:
+        return "batch sizes are unknown; attach the probe or scrape the engine's metrics"
+    if evidence.workload.phase == "prefill":
+        return "sizes of prefill graphs count tokens, batches count sequences"
+    return "the largest captured size is unknown, or there is none"
 
 
 def _overflow_share(evidence: Evidence, ceiling: int | None) -> float | None:
