@@ -38,8 +38,21 @@ class Figures:
     pool_bytes: int | None = None
 
 
+_last: tuple[Window, Figures] | None = None
+
+
 def figures_of(window: Window) -> Figures:
-    """The figures of one window, short or merged."""
+    """The figures of one window, short or merged; several detectors ask for those of the same one."""
+    global _last
+    held = _last
+    if held is not None and held[0] is window:
+        return held[1]
+    figures = _read(window)
+    _last = (window, figures)
+    return figures
+
+
+def _read(window: Window) -> Figures:
     dispatch, timing, steps = window.dispatch, window.timing, window.steps or 0
     step_us, pause_ratio = usual_step(timing)
     captures = dispatch.captures.get("ok") if dispatch.captures is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from replaywatch.contract.verdict import (
     Blind,
@@ -11,7 +11,6 @@ from replaywatch.contract.verdict import (
     Finding,
     Healthy,
     Severity,
-    Verdict,
     WarmingUp,
     severity_rank,
 )
@@ -39,17 +38,24 @@ class Judgement:
 
 def judge(evidence: Evidence) -> Judgement:
     """The judgement on one workload; pure."""
-    verdicts = [detector.judge(evidence) for detector in DETECTORS]
-    findings = _sorted_findings(verdicts)
-    word, severity = _overall(verdicts, findings)
+    found: list[Finding] = []
+    healthy: list[Healthy] = []
+    warming_up: list[WarmingUp] = []
+    blind: list[Blind] = []
+    kept: dict[type, list[Any]] = {Finding: found, Healthy: healthy, WarmingUp: warming_up, Blind: blind}
+    for detector in DETECTORS:
+        verdict = detector.judge(evidence)
+        kept[type(verdict)].append(verdict)
+    findings = _sorted(found)
+    word, severity = _overall(findings, healthy, warming_up)
     return Judgement(
         workload=evidence.workload,
         verdict=word,
         severity=severity,
         findings=findings,
-        healthy=tuple(v for v in verdicts if isinstance(v, Healthy)),
-        warming_up=tuple(v for v in verdicts if isinstance(v, WarmingUp)),
-        blind=tuple(v for v in verdicts if isinstance(v, Blind)),
+        healthy=tuple(healthy),
+        warming_up=tuple(warming_up),
+        blind=tuple(blind),
         estimate=_recoverable(estimate_recoverable(evidence), findings),
     )
 
@@ -62,19 +68,20 @@ def _recoverable(counterfactual: Estimate | None, findings: tuple[Finding, ...])
     return max(costs, key=lambda e: e.low, default=None)
 
 
-def _sorted_findings(verdicts: list[Verdict]) -> tuple[Finding, ...]:
-    findings = [v for v in verdicts if isinstance(v, Finding)]
+def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: (-severity_rank(f.severity), not f.is_fault, f.detector)))
 
 
-def _overall(verdicts: list[Verdict], findings: tuple[Finding, ...]) -> tuple[VerdictWord, Severity]:
+def _overall(
+    findings: tuple[Finding, ...], healthy: list[Healthy], warming_up: list[WarmingUp]
+) -> tuple[VerdictWord, Severity]:
     """One word: faults first; healthy only where something decisive was seen and nothing decisive is missing."""
     faults = [f for f in findings if f.is_fault and f.severity != "none"]
     if faults:
         return "finding", max((f.severity for f in faults), key=severity_rank)
     told: Severity = "info" if any(f.severity != "none" for f in findings) else "none"
-    if any(isinstance(v, WarmingUp) and v.decisive for v in verdicts):
+    if any(v.decisive for v in warming_up):
         return "warming_up", told
-    if any(isinstance(v, Healthy) and v.decisive for v in verdicts):
+    if any(v.decisive for v in healthy):
         return "healthy", told
     return "blind", told

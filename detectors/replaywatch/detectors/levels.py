@@ -55,24 +55,29 @@ def bucket_of(load: float | None) -> int:
 def learn(levels: tuple[Level, ...], load: float | None, value: float) -> tuple[Level, ...]:
     """The levels after one more value. Shape: ascending by bucket, at most MAX_LEVELS."""
     bucket, at_load = bucket_of(load), load or 0.0
-    at = bisect_left(levels, bucket, key=_bucket)
+    alone = len(levels) == 1 and levels[0].bucket == bucket
+    at = 0 if alone else bisect_left(levels, bucket, key=_bucket)
     if at == len(levels) or levels[at].bucket != bucket:
         grown = (*levels[:at], Level(bucket, at_load, value), *levels[at:])
         return grown if len(grown) <= MAX_LEVELS else _without_least(grown, bucket)
     level = levels[at]
-    share = 1.0 / min(level.n + 1, _MEMORY)
+    n = level.n + 1
+    share = 1.0 / n if n < _MEMORY else 1.0 / _MEMORY
     step = value - level.value
-    if level.n >= _TRUSTED:
-        most = _MOST_SIGMAS * max(_TO_SIGMA * level.deviation, 0.005 * abs(level.value), 1e-9)
-        step = max(-most, min(most, step))
+    away = step if step >= 0 else -step
+    if n > _TRUSTED:
+        usual, least = _TO_SIGMA * level.deviation, 0.005 * abs(level.value)
+        most = _MOST_SIGMAS * (usual if usual > least else least) + 1e-9
+        if away > most:
+            step, away = (most if step > 0 else -most), most
     moved = Level(
         bucket,
         level.load + share * (at_load - level.load),
         level.value + share * step,
-        level.deviation + share * (abs(step) - level.deviation),
-        level.n + 1,
+        level.deviation + share * (away - level.deviation),
+        n,
     )
-    return (*levels[:at], moved, *levels[at + 1 :])
+    return (moved,) if alone else (*levels[:at], moved, *levels[at + 1 :])
 
 
 def expect(levels: tuple[Level, ...], load: float | None, *, grows: bool) -> Expectation | None:
@@ -80,17 +85,21 @@ def expect(levels: tuple[Level, ...], load: float | None, *, grows: bool) -> Exp
 
     Beyond what was seen, a value that `grows` with load may lie anywhere between its nearest level and proportion.
     """
-    warm = [level for level in levels if level.is_warm]
-    if not warm:
-        return None
     at_load, bucket = load or 0.0, bucket_of(load)
-    at = bisect_left(warm, bucket, key=_bucket)
-    if at < len(warm) and warm[at].bucket == bucket:
-        return _inside(warm, at, at_load)
-    if 0 < at < len(warm):
-        return _between(warm[at - 1], warm[at], at_load)
-    edge = warm[0] if at == 0 else warm[-1]
-    return _beyond(edge, at_load, grows)
+    at = bisect_left(levels, bucket, key=_bucket) if len(levels) > 1 else 0
+    if at < len(levels) and levels[at].bucket == bucket and levels[at].n >= WARM_WINDOWS:
+        return _inside(levels, at, at_load)
+    above = at
+    while above < len(levels) and (levels[above].n < WARM_WINDOWS or levels[above].bucket < bucket):
+        above += 1
+    below = min(at, len(levels)) - 1
+    while below >= 0 and levels[below].n < WARM_WINDOWS:
+        below -= 1
+    if below >= 0 and above < len(levels):
+        return _between(levels[below], levels[above], at_load)
+    if below < 0 and above == len(levels):
+        return None
+    return _beyond(levels[below] if below >= 0 else levels[above], at_load, grows)
 
 
 def _bucket(level: Level) -> int:
@@ -102,14 +111,15 @@ def _without_least(levels: tuple[Level, ...], spared: int) -> tuple[Level, ...]:
     return tuple(level for level in levels if level is not least)
 
 
-def _inside(warm: list[Level], at: int, load: float) -> Expectation:
-    """At a level, moved along the line to the neighbour on the load's side."""
-    level = warm[at]
-    other = at + 1 if load > level.load else at - 1
-    value = level.value
-    if 0 <= other < len(warm) and warm[other].load != level.load:
-        slope = (warm[other].value - level.value) / (warm[other].load - level.load)
-        value += slope * (load - level.load)
+def _inside(levels: tuple[Level, ...], at: int, load: float) -> Expectation:
+    """At a level, moved along the line to the next warm level on the load's side."""
+    level = levels[at]
+    value, step = level.value, 1 if load > level.load else -1
+    other = at + step
+    while 0 <= other < len(levels) and levels[other].n < WARM_WINDOWS:
+        other += step
+    if 0 <= other < len(levels) and levels[other].load != level.load:
+        value += (levels[other].value - level.value) / (levels[other].load - level.load) * (load - level.load)
     return Expectation(value, value, _TO_SIGMA * level.deviation)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import log, sqrt
 from statistics import median
 from typing import Final
@@ -86,8 +87,13 @@ def cohort_key(fingerprint: Fingerprint | None, config: EngineConfig | None, wor
     """What peers have in common: all of the fingerprint but the host, the part and the role; None when unknown."""
     if fingerprint is None or fingerprint.gpu_model is None:
         return None
-    what = replace(fingerprint, host_cpu=None, python=None)
-    return f"{what.id}/{_part(config, workload)}"
+    return f"{_software(fingerprint)}/{_part(config, workload)}"
+
+
+@lru_cache(maxsize=4096)
+def _software(fingerprint: Fingerprint) -> str:
+    """Digest of a fingerprint without its host; a fleet has few of them and asks for them at every tick."""
+    return replace(fingerprint, host_cpu=None, python=None).id
 
 
 def family_key(fingerprint: Fingerprint | None, config: EngineConfig | None, workload: Workload) -> str | None:

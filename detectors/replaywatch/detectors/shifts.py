@@ -70,6 +70,9 @@ def advance_channel(
 ) -> Channel:
     """The channel after one more value. Shape: `calm` and `now` are the surroundings before and of this window."""
     at_load = load if kind.by_load else None
+    if channel.residual == 0.0 and not kind.by_load and channel.levels[0].value == value and not channel.odd:
+        # What never moves needs no arithmetic: pool bytes, captures, coverage.
+        return channel
     expected = expect(channel.levels, at_load, grows=kind.grows)
     if expected is None:
         return replace(channel, levels=learn(channel.levels, at_load, value))

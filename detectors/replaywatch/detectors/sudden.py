@@ -46,7 +46,7 @@ class Sudden:
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
         state = evidence.sudden
-        if state is None or not state.channels:
+        if state is None or not any(c.levels for c in state.channels):
             return Blind(self.name, "nothing was followed over time")
         shifted = sorted((c for c in state.channels if c.shift is not None), key=lambda c: _ORDER.index(c.name))
         if shifted:

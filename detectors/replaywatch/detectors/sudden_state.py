@@ -64,15 +64,16 @@ def advance(state: SuddenState, window: Window) -> SuddenState:
 
 
 def _advance_channels(state: SuddenState, window: Window, figures: Figures, now: Surroundings) -> tuple[Channel, ...]:
-    known = {c.name: c for c in state.channels}
+    """All channels, in the order of CHANNELS."""
+    known = {c.name: c for c in state.channels} if len(state.channels) != len(CHANNELS) else None
     advanced = []
-    for kind in CHANNELS:
-        channel, value = known.get(kind.name), kind.read(window, figures)
-        if value is not None:
-            here = channel or Channel(kind.name)
-            advanced.append(advance_channel(here, kind, value, figures.load, window.end_ns, state.calm, now))
-        elif channel is not None:
-            advanced.append(_unconfirmed(channel))
+    for i, kind in enumerate(CHANNELS):
+        channel = state.channels[i] if known is None else known.get(kind.name) or Channel(kind.name)
+        value = kind.read(window, figures)
+        if value is None:
+            advanced.append(_unconfirmed(channel) if channel.odd else channel)
+        else:
+            advanced.append(advance_channel(channel, kind, value, figures.load, window.end_ns, state.calm, now))
     return tuple(advanced)
 
 
