@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from replaywatch.collector.documents import finding_document
@@ -21,10 +21,12 @@ from replaywatch.collector.incidents import Incident, incident_of, severity_of
 from replaywatch.collector.remembered import recall, remember
 from replaywatch.collector.tables import IncidentEventRow, IncidentRow, MemberRow, NotificationRow
 from replaywatch.collector.tracker import Move
+from replaywatch.contract.errors import StoreError
 from replaywatch.contract.verdict import severity_rank
 from replaywatch.contract.window import Workload
 
 GROWN: Final = 10
+_AT_ONCE: Final = 500
 _STATES: Final = {"stale": "stale", "closed": "closed", "gone": "closed"}
 Message = Callable[[str, Incident, Workload, str], str]
 
@@ -43,24 +45,36 @@ class Telling:
 
 @dataclass(slots=True)
 class _Before:
+    """An incident with what it was before a tick's moves."""
+
     row: IncidentRow
     state: str
     severity: str
     is_new: bool
 
 
-def record(session: Session, moves: Iterable[Move], at_ns: int, telling: Telling, partition: int = 0) -> list[int]:
+def record(session: Session, moves: Sequence[Move], at_ns: int, telling: Telling, partition: int = 0) -> list[int]:
     """Write moves in order, and tell of what they did to incidents; the members' ids in order."""
-    touched: dict[int, _Before] = {}
-    ids = []
+    members = _load_members(session, moves)
+    incidents = _load_incidents(session, moves, members.values())
+    by_key = {before.row.open_key: before for before in incidents.values() if before.row.open_key is not None}
+    moved = []
     for move in moves:
-        member = _member_of(session, move, at_ns, touched, partition)
+        member = members.get(move.incident_id or 0)
+        if member is None:
+            before = by_key.get(group_key(move))
+            if before is None:
+                before = by_key[group_key(move)] = _open_incident(session, move, at_ns)
+                incidents[before.row.id] = before
+            member = _new_member(move, before.row.id, at_ns, partition)
+            session.add(member)
         _move_member(session, member, move, at_ns)
-        ids.append(member.id)
-    for before in touched.values():
+        moved.append(member)
+    session.flush()
+    for before in incidents.values():
         _sum_up(session, before, at_ns)
         _tell(session, before, at_ns, telling)
-    return ids
+    return [member.id for member in moved]
 
 
 def group_key(move: Move) -> str:
@@ -68,34 +82,37 @@ def group_key(move: Move) -> str:
     return f"{move.detector}/{move.group or move.config_id or move.workload_id}"
 
 
-def _member_of(session: Session, move: Move, at_ns: int, touched: dict[int, _Before], partition: int) -> MemberRow:
-    if move.incident_id is not None:
-        member = session.get_one(MemberRow, move.incident_id)
-        _touch(session.get_one(IncidentRow, member.incident_id, with_for_update=True), touched, is_new=False)
-        return member
-    incident = _incident_for(session, move, at_ns, touched)
-    member = MemberRow(
-        incident_id=incident.id,
-        open_key=f"{move.workload_id}/{move.detector}",
-        workload_id=move.workload_id,
-        workload_label=move.workload.label,
-        who=remember(move.workload),
-        detector=move.detector,
-        worst_severity=move.severity,
-        opened_ns=at_ns,
-        finding="{}",
-        partition=partition,
-    )
-    session.add(member)
-    return member
+def _load_members(session: Session, moves: Iterable[Move]) -> dict[int, MemberRow]:
+    wanted = sorted({move.incident_id for move in moves if move.incident_id is not None})
+    found: dict[int, MemberRow] = {}
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = MemberRow.id.in_(wanted[start : start + _AT_ONCE])
+        found.update((row.id, row) for row in session.scalars(select(MemberRow).where(some)))
+    missing = set(wanted) - found.keys()
+    if missing:
+        raise StoreError(f"the store lacks {len(missing)} parts of open incidents; was it changed by hand?")
+    return found
 
 
-def _incident_for(session: Session, move: Move, at_ns: int, touched: dict[int, _Before]) -> IncidentRow:
+def _load_incidents(session: Session, moves: Iterable[Move], members: Iterable[MemberRow]) -> dict[int, _Before]:
+    """The incidents that moves touch, locked in one order, so that workers that share them wait and do not block."""
+    ids = {member.incident_id for member in members}
+    keys = {group_key(move) for move in moves if move.incident_id is None}
+    query = select(IncidentRow).order_by(IncidentRow.id).with_for_update()
+    found: dict[int, _Before] = {}
+    for condition in (*_in_parts(IncidentRow.id, ids), *_in_parts(IncidentRow.open_key, keys)):
+        for row in session.scalars(query.where(condition)):
+            found.setdefault(row.id, _Before(row, row.state, row.severity, is_new=False))
+    return found
+
+
+def _in_parts(column: Any, values: Iterable[Any]) -> list[Any]:
+    wanted = sorted(values)
+    return [column.in_(wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE)]
+
+
+def _open_incident(session: Session, move: Move, at_ns: int) -> _Before:
     key = group_key(move)
-    row = session.scalar(select(IncidentRow).where(IncidentRow.open_key == key).with_for_update())
-    if row is not None:
-        _touch(row, touched, is_new=False)
-        return row
     row = IncidentRow(
         open_key=key,
         group_key=key,
@@ -111,12 +128,22 @@ def _incident_for(session: Session, move: Move, at_ns: int, touched: dict[int, _
     )
     session.add(row)
     session.flush()
-    _touch(row, touched, is_new=True)
-    return row
+    return _Before(row, row.state, row.severity, is_new=True)
 
 
-def _touch(row: IncidentRow, touched: dict[int, _Before], *, is_new: bool) -> None:
-    touched.setdefault(row.id, _Before(row, row.state, row.severity, is_new))
+def _new_member(move: Move, incident_id: int, at_ns: int, partition: int) -> MemberRow:
+    return MemberRow(
+        incident_id=incident_id,
+        open_key=f"{move.workload_id}/{move.detector}",
+        workload_id=move.workload_id,
+        workload_label=move.workload.label,
+        who=remember(move.workload),
+        detector=move.detector,
+        worst_severity=move.severity,
+        opened_ns=at_ns,
+        finding="{}",
+        partition=partition,
+    )
 
 
 def _move_member(session: Session, member: MemberRow, move: Move, at_ns: int) -> None:
@@ -128,7 +155,6 @@ def _move_member(session: Session, member: MemberRow, move: Move, at_ns: int) ->
         member.closed_ns, member.open_key = at_ns, None
     if move.finding is not None:
         member.finding = json.dumps(finding_document(move.finding))
-    session.flush()
     told = move.note or (move.finding.title if move.finding is not None else "")
     session.add(
         IncidentEventRow(
@@ -144,18 +170,28 @@ def _move_member(session: Session, member: MemberRow, move: Move, at_ns: int) ->
 def _sum_up(session: Session, before: _Before, at_ns: int) -> None:
     """Make an incident what its members are."""
     row = before.row
-    columns = select(MemberRow.id, MemberRow.state, MemberRow.severity).where(MemberRow.incident_id == row.id)
-    members = session.execute(columns).all()
-    alive = [m for m in members if m.state != "closed"]
-    row.members, row.open_members = len(members), len(alive)
-    row.state = "open" if any(m.state == "open" for m in alive) else "stale" if alive else "closed"
+    counts = (
+        select(MemberRow.state, MemberRow.severity, func.count())
+        .where(MemberRow.incident_id == row.id)
+        .group_by(MemberRow.state, MemberRow.severity)
+    )
+    found = [(state, severity_of(severity), n) for state, severity, n in session.execute(counts)]
+    alive = [(state, severity) for state, severity, _ in found if state != "closed"]
+    row.members = sum(n for _, _, n in found)
+    row.open_members = sum(n for state, _, n in found if state != "closed")
+    row.state = "open" if any(state == "open" for state, _ in alive) else "stale" if alive else "closed"
     row.changed_ns = at_ns
     if not alive:
         row.closed_ns, row.open_key = at_ns, None
         return
-    worst = session.get_one(MemberRow, max(alive, key=lambda m: (severity_rank(severity_of(m.severity)), -m.id)).id)
-    row.severity = worst.severity
-    row.worst_severity = max(severity_of(row.worst_severity), severity_of(worst.severity), key=severity_rank)
+    row.severity = max((severity for _, severity in alive), key=severity_rank)
+    row.worst_severity = max(severity_of(row.worst_severity), severity_of(row.severity), key=severity_rank)
+    worst = session.scalars(
+        select(MemberRow)
+        .where(MemberRow.incident_id == row.id, MemberRow.state != "closed", MemberRow.severity == row.severity)
+        .order_by(MemberRow.id)
+        .limit(1)
+    ).one()
     row.workload_id, row.workload_label, row.finding = worst.workload_id, worst.workload_label, worst.finding
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,6 +21,8 @@ from replaywatch.collector.writer import Writer
 REFRESH_NS: Final = 60 * 10**9
 OVERLAP_NS: Final = 30 * 10**9
 READ_AT_ONCE: Final = 500
+# Of a process's time, reading and sorting a large fleet's views takes at most a fifth.
+IDLE_SHARE: Final = 5.0
 Signature = tuple[object, ...]
 
 
@@ -75,11 +78,18 @@ class StoredViews:
         self._through_ns = 0
         self._views: dict[str, WorkloadView] = {}
         self._read: dict[str, int] = {}
+        self._not_before = 0.0
         self.view = FleetView()
 
     def refresh(self) -> None:
-        """Read what was written since the last time. Raises: StoreError."""
-        now_ns = self._clock()
+        """Read what was written since, unless it is too early after a long reading. Raises: StoreError."""
+        began = time.monotonic()
+        if began < self._not_before:
+            return
+        self._refresh(self._clock())
+        self._not_before = began + IDLE_SHARE * (time.monotonic() - began)
+
+    def _refresh(self, now_ns: int) -> None:
         since_ns = max(self._through_ns - OVERLAP_NS, now_ns - self._gone_ns)
         with self._store.reading() as session:
             written: Any = session.execute(
