@@ -192,6 +192,14 @@ def test_a_window_that_comes_late_or_twice_changes_nothing() -> None:
     assert advance(state, windows[3]) is state
 
 
+def test_windows_of_another_witness_are_not_followed_beside_the_probes() -> None:
+    windows = list(stream(300, 1))
+    state = reduce(advance, windows, SuddenState())
+    other = replace(next(iter(stream(LENGTH_S, 2, start_s=300.0))), origin="metrics")
+    assert advance(state, other) is state
+    assert advance(SuddenState(), other).windows == 1
+
+
 def test_the_state_does_not_grow_with_time() -> None:
     rng = random.Random(3)
     windows = stream(6 * 3600, 3, batch=lambda s, r: rng.choice([1, 2, 5, 9, 17, 40, 80, 160, 300, 900]))

@@ -176,7 +176,8 @@ def test_each_part_of_the_environment_that_changes_under_graphs_is_told(field: s
 
 def test_what_only_became_known_or_was_captured_again_is_not_stale() -> None:
     known = Fingerprint(gpu_model="H200", driver="580", torch="2.11")
-    unknown = replace(known, driver=None)
+    unknown = replace(known, driver=None, engine="unknown")
+    known = replace(known, engine="vllm")
     windows = [replace(w, fingerprint_id=unknown.id if i < 20 else known.id) for i, w in enumerate(stream(300, 1))]
     prints = {known.id: known, unknown.id: unknown}
     assert found(gather(windows, fingerprints=prints), "stale_environment") is None

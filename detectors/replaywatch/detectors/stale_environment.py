@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from replaywatch.contract.snapshot import Fingerprint
 from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Verdict
 from replaywatch.detectors.evidence import Evidence
+
+_NOT_KNOWN: Final = (None, "unknown")
 
 
 class StaleEnvironment:
@@ -47,4 +49,4 @@ class StaleEnvironment:
 def _changed(before: Fingerprint, now: Fingerprint) -> list[tuple[str, str, str]]:
     """Fields that were known before and are different now."""
     pairs = ((f.name, getattr(before, f.name), getattr(now, f.name)) for f in fields(Fingerprint))
-    return [(name, str(a), str(b)) for name, a, b in pairs if a is not None and b is not None and a != b]
+    return [(name, str(a), str(b)) for name, a, b in pairs if a not in _NOT_KNOWN and b not in _NOT_KNOWN and a != b]

@@ -27,6 +27,7 @@ class SuddenState:
 
     windows: int = 0
     end_ns: int = 0
+    is_from_probe: bool = False
     channels: tuple[Channel, ...] = ()
     calm: Surroundings = field(default_factory=Surroundings)
     joint: JointMemory = field(default_factory=JointMemory)
@@ -38,8 +39,12 @@ class SuddenState:
 
 
 def advance(state: SuddenState, window: Window) -> SuddenState:
-    """The state after one more window; one that ends before the last is left out."""
-    if window.end_ns <= state.end_ns:
+    """The state after one more window.
+
+    One that ends before the last is left out, and so is one from a log or from metrics once the probe was heard: the
+    two count differently.
+    """
+    if window.end_ns <= state.end_ns or (state.is_from_probe and window.origin != "probe"):
         return state
     figures = figures_of(window)
     now = surroundings_of(window, figures)
@@ -52,6 +57,7 @@ def advance(state: SuddenState, window: Window) -> SuddenState:
     return SuddenState(
         windows=state.windows + 1,
         end_ns=window.end_ns,
+        is_from_probe=state.is_from_probe or window.origin == "probe",
         channels=channels,
         calm=now if is_calm else state.calm,
         joint=joint,
