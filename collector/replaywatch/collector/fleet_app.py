@@ -78,6 +78,7 @@ def assemble_fleet(
 
     loops = {"tokens": Loop("tokens", 2.0, book.refresh), "views": Loop("views", 2.0, look)}
     if worker is not None:
+        loops["leases"] = Loop("leases", TURN_SECONDS, worker.renew)
         loops["worker"] = Loop("worker", TURN_SECONDS, worker.turn)
         loops["retention"] = Loop("retention", 300.0, lambda: retention.sweep() if worker.has(0) else 0)
     loops |= told.loops

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from replaywatch.collector.fleet import FleetView, WorkloadView
@@ -14,38 +16,60 @@ from replaywatch.collector.share import Share
 from replaywatch.contract.errors import StoreError
 
 LOG = logging.getLogger("replaywatch.collector")
-TTL_SECONDS: Final = 10.0
+TTL_SECONDS: Final = 15.0
 TURN_SECONDS: Final = 2.0
 MakeShare = Callable[[int, int], Share]
 
 
+@dataclass(slots=True)
+class _Held:
+    """A share, its epoch, and when it was taken (monotonic seconds)."""
+
+    epoch: int
+    since: float
+    share: Share
+
+
 class Worker:
-    """Holds shares; one thread calls `turn`. `make_share` begins one from its partition and epoch."""
+    """Holds shares. One thread calls `renew`, another `turn`; `make_share` begins a share from partition and epoch.
+
+    Beginning and ending a share may take minutes on a large fleet, so leases are renewed beside that.
+    """
 
     def __init__(self, leases: Leases, make_share: MakeShare) -> None:
         self._leases = leases
         self._make_share = make_share
-        self._shares: dict[int, tuple[int, Share]] = {}
+        self._shares: dict[int, _Held] = {}
+        self._renewed: tuple[float, Mapping[int, int], int] | None = None
 
     @property
     def shares(self) -> list[Share]:
         """What this worker runs; for any thread."""
-        return [share for _, share in list(self._shares.values())]
+        return [held.share for held in list(self._shares.values())]
+
+    def renew(self) -> None:
+        """Hold on to the leases. Raises: StoreError."""
+        asked = time.monotonic()
+        epochs, fair = self._leases.renew()
+        self._renewed = (asked, epochs, fair)
 
     def turn(self) -> None:
-        """Renew leases, drop what was lost or is too much, take one that nobody has. Raises: StoreError."""
-        held, fair = self._leases.renew()
-        for partition, (epoch, share) in list(self._shares.items()):
-            if held.get(partition) != epoch:
+        """Drop what was lost or is too much, take what nobody has. Raises: StoreError."""
+        if self._renewed is None:
+            return
+        asked, epochs, fair = self._renewed
+        for partition, held in list(self._shares.items()):
+            # What was taken after the question cannot be in the answer.
+            if held.since < asked and epochs.get(partition) != held.epoch:
                 LOG.warning("partition %d went to another worker", partition)
                 self._drop(partition, is_lost=True)
-            elif not share.is_alive:
+            elif not held.share.is_alive:
                 LOG.error("partition %d stopped by itself; it is given back", partition)
                 self._drop(partition, is_lost=False)
         for partition in sorted(self._shares)[fair:]:
             self._drop(partition, is_lost=False)
         # A lease from before a restart under the same name is nobody's work: it runs out by itself.
-        while len(self._shares) < fair and (taken := self._leases.take()) is not None:
+        while len(self._shares) < self._renewed[2] and (taken := self._leases.take()) is not None:
             self._begin(*taken)
 
     def close(self) -> None:
@@ -86,19 +110,20 @@ class Worker:
         return FleetView.of(max((v.at_ns for v in views), default=0), _all(views))
 
     def _begin(self, partition: int, epoch: int) -> None:
+        since = time.monotonic()
         try:
-            self._shares[partition] = (epoch, self._make_share(partition, epoch))
+            self._shares[partition] = _Held(epoch, since, self._make_share(partition, epoch))
         except StoreError:
             self._leases.give_back({partition: epoch})
             raise
         LOG.info("partition %d is this worker's now", partition)
 
     def _drop(self, partition: int, *, is_lost: bool) -> None:
-        epoch, share = self._shares.pop(partition)
-        share.stop(is_lost=is_lost)
+        held = self._shares.pop(partition)
+        held.share.stop(is_lost=is_lost)
         if not is_lost:
             try:
-                self._leases.give_back({partition: epoch})
+                self._leases.give_back({partition: held.epoch})
             except StoreError as error:
                 LOG.warning("partition %d is not given back yet: %s", partition, error)
 
