@@ -77,6 +77,7 @@ def test_a_killed_agent_loses_at_most_what_was_still_in_its_socket(short_path: P
         first = spawn(short_path, receiver.url)
         with steady_probe(first_socket := short_path / "agent.sock") as sent:
             time.sleep(moment)
+            wait_until(lambda: sent() >= 60)
             kill(first)
             accepted = sent()
         assert first_socket.exists()

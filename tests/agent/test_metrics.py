@@ -278,6 +278,6 @@ def test_a_scrape_of_many_workloads_is_quick() -> None:
     board = Board(256, 10**12, Ledger())
     for n in range(256):
         board.add([without_snapshots(0, pod=f"pod-{n}")], n, NOW)
-    started = time.perf_counter()
+    started = time.process_time()
     exposed(board)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -73,7 +73,8 @@ def capture(step: Callable[[], None]) -> Any:
     """The step as a CUDA graph, after warm-up on a side stream."""
     import torch
 
-    side: Any = torch.cuda.Stream()
+    cuda: Any = torch.cuda  # its Stream has no types
+    side = cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
