@@ -82,7 +82,7 @@ class Probe:
         self.close()
 
 
-def wait_until(is_true: Callable[[], object], seconds: float = 10) -> None:
+def wait_until(is_true: Callable[[], object], seconds: float = 30) -> None:
     """Poll until something holds; fail when it does not in time."""
     deadline = time.monotonic() + seconds
     while not is_true():
