@@ -107,7 +107,7 @@ def test_namespace_packages_are_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("python", pythons() or [pytest.param("", marks=pytest.mark.skip("no other interpreter"))])
 def test_import_and_start_stay_within_time_and_memory(python: str, tmp_path: Path) -> None:
-    """Budget: 30 ms and 16 MB. The bound is wider, in processor time: test machines are shared. The benchmark prints it."""
+    """Budget: 30 ms and 16 MB. The bound is wider, in processor time: test machines are shared."""
     code = (
         "import time\ndef rss(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
         "before = rss()\nbegin = time.process_time()\nimport replaywatch.probe as probe\nprobe.start()\n"
