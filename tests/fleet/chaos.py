@@ -84,7 +84,8 @@ class Fleet:
     def stop(self) -> None:
         """End everything."""
         for process in (*self.ingests, *self.workers):
-            process.kill()
+            if process.is_alive:
+                process.kill()
         self.cluster.stop()
         self.database.stop()
 

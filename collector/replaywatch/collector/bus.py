@@ -30,7 +30,6 @@ REPLICAS: Final = 3
 CONNECT_SECONDS: Final = 10
 PUBLISH_SECONDS: Final = 5.0
 REDELIVER_SECONDS: Final = 30.0
-DEDUPLICATE_SECONDS: Final = 600.0
 KEPT_SECONDS: Final = 24 * 3600.0
 FETCH_SECONDS: Final = 1.0
 UNACKNOWLEDGED_MAX: Final = 512
@@ -77,16 +76,18 @@ class Bus:
         """Run a coroutine in the bus's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def publish(self, partition: int, content: bytes, key: str, headers: dict[str, str]) -> bool:
-        """Put a message into the stream for good; True when one with this key is there already. Raises: StoreError."""
+    async def publish(self, partition: int, content: bytes, headers: dict[str, str]) -> None:
+        """Put a message into the stream for good. Raises: StoreError.
+
+        Without the server's own deduplication by message id: a leader notes the id when it proposes a message, and
+        answers a second try with "duplicate" although the first may never be agreed on. Ten minutes of kills lost 861 of
+        20,800 batches that way (nats-server 2.9.10). A message that is there twice is harmless: the store knows its key.
+        """
         assert self._stream is not None
         try:
-            acknowledged = await self._stream.publish(
-                subject_of(partition), content, PUBLISH_SECONDS, STREAM, {"Nats-Msg-Id": key, **headers}
-            )
+            await self._stream.publish(subject_of(partition), content, PUBLISH_SECONDS, STREAM, dict(headers))
         except (NatsError, OSError, asyncio.TimeoutError) as error:
             raise StoreError(f"the bus did not take the batch ({type(error).__name__}); send again later") from None
-        return bool(acknowledged.duplicate)
 
     async def subscription(self, partition: int, *, is_new: bool) -> JetStreamContext.PullSubscription:
         """Where a partition's messages are fetched. `is_new`: what another worker fetched and kept is to come again.
@@ -137,7 +138,6 @@ class Bus:
             retention=RetentionPolicy.WORK_QUEUE,
             storage=StorageType.FILE,
             num_replicas=REPLICAS if self._cluster_size() >= REPLICAS else 1,
-            duplicate_window=DEDUPLICATE_SECONDS,
             max_age=KEPT_SECONDS,
         )
         await self._make_stream(wanted)

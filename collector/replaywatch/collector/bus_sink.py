@@ -32,9 +32,8 @@ class BusSink:
             GZIP: "1" if prepared.is_gzip else "0",
         }
         partitions = self._sharing.partitions_of(prepared.batch.windows)
-        published = [
-            self._bus.call(self._bus.publish(p, prepared.body, f"{prepared.key_digest}-{p}", headers))
-            for p in partitions
-        ]
-        # Only when every part is there is the batch; one that failed half-way is sent again, and its parts are known.
-        return all(await asyncio.gather(*map(asyncio.wrap_future, published)))
+        published = [self._bus.call(self._bus.publish(p, prepared.body, headers)) for p in partitions]
+        # Only when every part is there is the batch; one that failed half-way is sent again. Whether a key was seen before
+        # only the store can tell, later.
+        await asyncio.gather(*map(asyncio.wrap_future, published))
+        return False
