@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
@@ -271,6 +274,16 @@ def test_windows_unusual_together_are_told_without_any_single_one_being_odd() ->
     for _ in range(3):
         memory = advance_joint(memory, {"step_us": 2.4, "replay_us": -2.4}, True)
     assert memory.outside == 3
+
+
+def test_what_a_fit_needs_is_imported_before_the_first_fit_when_asked() -> None:
+    code = (
+        "import sys; from replaywatch.detectors.outliers import load_fitting;"
+        "before = 'sklearn.covariance' in sys.modules;"
+        "load_fitting(); print(before, 'sklearn.covariance' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=os.environ)
+    assert told.stdout.split() == ["False", "True"]
 
 
 def test_every_channel_has_words_and_a_least_shift() -> None:

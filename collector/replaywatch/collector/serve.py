@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -25,11 +25,14 @@ from replaywatch.collector.store import Store
 from replaywatch.collector.tokens import list_tokens
 from replaywatch.contract.errors import ConfigurationError, StoreError
 from replaywatch.detectors.judge import judge as judge_with_all
+from replaywatch.detectors.outliers import load_fitting
 
 if TYPE_CHECKING:
     from replaywatch.collector.fleet_collector import FleetCollector
 
 LOG = logging.getLogger("replaywatch.collector")
+# Long before the first fit can be due (eight minutes of windows of five seconds), and after the start is over.
+LOAD_AFTER_SECONDS: Final = 20.0
 
 
 class Served(Protocol):
@@ -63,6 +66,8 @@ class ServerHandle(Generic[S]):
         self._thread = threading.Thread(
             target=lambda: asyncio.run(server.serve(sockets=[bound])), name="replaywatch-web", daemon=True
         )
+        self._loading = threading.Timer(LOAD_AFTER_SECONDS, load_fitting)
+        self._loading.daemon = True
         self._is_stopped = False
 
     def start(self) -> None:
@@ -74,6 +79,7 @@ class ServerHandle(Generic[S]):
                 self.collector.stop()
                 raise StoreError("the web server did not start; see the log")
             time.sleep(0.005)
+        self._loading.start()
 
     @property
     def is_alive(self) -> bool:
@@ -85,6 +91,7 @@ class ServerHandle(Generic[S]):
         if self._is_stopped:
             return
         self._is_stopped = True
+        self._loading.cancel()
         self._server.should_exit = True
         self._thread.join(0.8)
         self._server.force_exit = True

@@ -7,6 +7,8 @@ scikit-learn there is no ellipse, and the single channels still work.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +74,12 @@ def advance_joint(memory: JointMemory, residuals: Mapping[str, float], is_calm: 
     if len(rows) < FIT_WINDOWS:
         return JointMemory(names, rows, ellipse, since, outside, distance or 0.0)
     return JointMemory(names, (), fit(names, rows) or ellipse, 0, outside, distance or 0.0)
+
+
+def load_fitting() -> None:
+    """Import what a fit needs, about a second of work, so that the first fit need not; nothing without scikit-learn."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("sklearn.covariance")
 
 
 def fit(names: tuple[str, ...], rows: Sequence[Sequence[int]]) -> Ellipse | None:
