@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -10,31 +8,15 @@ import pytest
 
 from collector.conftest import Start
 from collector.material import HEADERS, body
+from collector.papers import make_papers, needs_openssl
 from collector.test_batches import WINDOW
 from replaywatch.collector.serve import CollectorHandle
 from replaywatch.contract.errors import ConfigurationError
 
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here to make certificates")
-
-
-def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
-
 
 @pytest.fixture(scope="module")
 def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, a server's and a client's certificate of it, and a client's of another authority."""
-    folder = tmp_path_factory.mktemp("papers")
-    for name in ("authority", "stranger"):
-        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key")
-        openssl(folder, "req", "-x509", *key, "-out", f"{name}.pem", "-days", "2", "-subj", f"/CN={name}")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-    for name, signer in (("server", "authority"), ("client", "authority"), ("foreign", "stranger")):
-        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key")
-        openssl(folder, "req", *key, "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signed = ("-CA", f"{signer}.pem", "-CAkey", f"{signer}.key", "-CAcreateserial", "-days", "2")
-        openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem", "-extfile", "names")
-    return folder
+    return make_papers(tmp_path_factory.mktemp("papers"))
 
 
 def serving(start: Start, papers: Path, *, mutual: bool = False) -> CollectorHandle:

@@ -17,13 +17,14 @@ class NoNats(Exception):
 
 
 class NatsCluster:
-    """Some servers, of which one at a time may be killed and started again."""
+    """Some servers, of which one at a time may be killed and started again. `more` goes into their configuration."""
 
-    def __init__(self, nodes: int = 3) -> None:
+    def __init__(self, nodes: int = 3, more: str = "") -> None:
         found = shutil.which("nats-server") or "/usr/sbin/nats-server"
         if not Path(found).exists():
             raise NoNats("nats-server is not here; install the package nats-server")
-        self._program = found
+        self.program = found
+        self._more = more
         self._folder = Path(tempfile.mkdtemp(prefix="replaywatch-nats-"))
         self._ports = [free_port() for _ in range(nodes)]
         self._routes = [free_port() for _ in range(nodes)]
@@ -50,7 +51,7 @@ class NatsCluster:
         """Start one server."""
         with (self._folder / f"log{node}").open("ab") as log:
             self._processes[node] = subprocess.Popen(
-                [self._program, "-c", str(self._configuration(node))], stdout=log, stderr=log
+                [self.program, "-c", str(self._configuration(node))], stdout=log, stderr=log
             )
 
     def kill_node(self, node: int) -> None:
@@ -71,12 +72,15 @@ class NatsCluster:
     def _configuration(self, node: int) -> Path:
         path = self._folder / f"node{node}.conf"
         routes = ", ".join(f"nats-route://127.0.0.1:{port}" for port in self._routes)
+        cluster = f"cluster {{ name: tests, listen: 127.0.0.1:{self._routes[node]}, routes: [{routes}] }}\n"
         path.write_text(
             f"server_name: node{node}\n"
             f"listen: 127.0.0.1:{self._ports[node]}\n"
             "max_payload: 8MB\n"
             f'jetstream {{ store_dir: "{self._folder / f"store{node}"}", max_file_store: 4GB }}\n'
-            f"cluster {{ name: tests, listen: 127.0.0.1:{self._routes[node]}, routes: [{routes}] }}\n"
+            f"{self._more}\n"
+            # A server alone with this block would wait for the rest of its cluster.
+            f"{cluster if len(self._ports) > 1 else ''}"
         )
         return path
 

@@ -11,16 +11,17 @@ import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import BadRequestError, NotFoundError
 
+from replaywatch.collector.bus_access import BusAccess, GuardedClient
 from replaywatch.contract.errors import ConfigurationError, StoreError
 
 LOG = logging.getLogger("replaywatch.collector")
@@ -44,7 +45,9 @@ def subject_of(partition: int) -> str:
 class Bus:
     """A connection in a thread of its own, which may be used from any other."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, access: BusAccess | None = None, connect_seconds: float = CONNECT_SECONDS) -> None:
+        self._access = access or BusAccess()
+        self._connect_seconds = connect_seconds
         self._servers = [s.strip() for s in servers.split(",") if s.strip()]
         if not self._servers or not all(s.startswith(("nats://", "tls://")) for s in self._servers):
             raise ConfigurationError("--bus must be nats://HOST:PORT, several servers with commas between them")
@@ -58,9 +61,10 @@ class Bus:
         """Connect, and make the stream where it is missing. Raises: StoreError."""
         self._thread.start()
         try:
-            self.call(self._connect()).result(CONNECT_SECONDS + 30)
-        except (NatsError, OSError, TimeoutError) as error:
-            raise StoreError(f"the bus cannot be used ({type(error).__name__}: {error}); check --bus") from None
+            self.call(self._connect()).result(self._connect_seconds + 30)
+        except (NatsError, OSError, asyncio.TimeoutError, FutureTimeout) as error:
+            told = self._complaint or f"{type(error).__name__}: {error}"
+            raise StoreError(f"the bus cannot be used ({told}); check --bus and the options beside it") from None
 
     @property
     def is_connected(self) -> bool:
@@ -80,8 +84,9 @@ class Bus:
         """Put a message into the stream for good. Raises: StoreError.
 
         Without the server's own deduplication by message id: a leader notes the id when it proposes a message, and
-        answers a second try with "duplicate" although the first may never be agreed on. Ten minutes of kills lost 861 of
-        20,800 batches that way (nats-server 2.9.10). A message that is there twice is harmless: the store knows its key.
+        answers a second try with "duplicate" although the first may never be agreed on. Ten minutes of kills lost 861
+        of 20,800 batches that way (nats-server 2.9.10). A message that is there twice is harmless: the store knows its
+        key.
         """
         assert self._stream is not None
         try:
@@ -120,17 +125,20 @@ class Bus:
             self._loop.close()
 
     async def _connect(self) -> None:
-        self._client = await nats.connect(
-            self._servers,
-            name="replaywatch-collector",
-            connect_timeout=2,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2,
-            allow_reconnect=True,
-            error_cb=self._on_error,
-            ping_interval=5,
-            max_outstanding_pings=2,
-        )
+        self._client = GuardedClient()
+        options: dict[str, Any] = {
+            "name": "replaywatch-collector",
+            "connect_timeout": 2,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.2,
+            "allow_reconnect": True,
+            "error_cb": self._on_error,
+            "ping_interval": 5,
+            "max_outstanding_pings": 2,
+            **self._access.arguments(),
+        }
+        # By itself the driver tries for ever, also with a password that is wrong.
+        await asyncio.wait_for(self._client.connect(self._servers, **options), self._connect_seconds)
         self._stream = self._client.jetstream(timeout=PUBLISH_SECONDS)
         wanted = StreamConfig(
             name=STREAM,

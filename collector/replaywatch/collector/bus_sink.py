@@ -33,7 +33,7 @@ class BusSink:
         }
         partitions = self._sharing.partitions_of(prepared.batch.windows)
         published = [self._bus.call(self._bus.publish(p, prepared.body, headers)) for p in partitions]
-        # Only when every part is there is the batch; one that failed half-way is sent again. Whether a key was seen before
-        # only the store can tell, later.
+        # Only when every part is there is the batch; one that failed half-way is sent again. Whether a key was seen
+        # before only the store can tell, later.
         await asyncio.gather(*map(asyncio.wrap_future, published))
         return False

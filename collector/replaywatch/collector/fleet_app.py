@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from replaywatch.collector.bus import Bus
+from replaywatch.collector.bus_access import bus_access
 from replaywatch.collector.bus_sink import BusSink
 from replaywatch.collector.clocks import Clocks
 from replaywatch.collector.cohorts import Sharing
@@ -46,7 +47,10 @@ def assemble_fleet(
     addressees, exported = addressees_of(options, url), Exported()
     sent = otlp_loops(options, exported)
     assert options.bus is not None
-    bus, sharing = Bus(options.bus), Sharing(options.partitions, min(options.cohort_spread, options.partitions))
+    bus, sharing = (
+        Bus(options.bus, bus_access(options)),
+        Sharing(options.partitions, min(options.cohort_spread, options.partitions)),
+    )
     store = Store.open(options.store)
     if not store.is_postgresql:
         raise ConfigurationError("--bus needs a store that several processes share; give --store postgresql://...")

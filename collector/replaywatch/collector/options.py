@@ -18,6 +18,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("port", int, 8790, "", "Port to listen on; 0 takes a free one.", 0, 65535),
     Option("store", str, "sqlite:///replaywatch.db", "", "Database: sqlite:///FILE or postgresql://USER@HOST/NAME."),
     Option("bus", str, None, "", "NATS servers (nats://HOST:PORT, several with commas); needs PostgreSQL."),
+    Option("bus-user", str, None, "", "User on the bus; without one, the password is a token."),
+    Option("bus-password", str, None, "", "Password or token for the bus.", secret=True),
+    Option("bus-password-file", Path, None, "", "File that holds the password or token for the bus."),
+    Option("bus-tls-ca", Path, None, "", "Certificates (PEM) one of which must have signed the bus's; turns TLS on."),
+    Option("bus-tls-certificate", Path, None, "", "Certificate (PEM) that is shown to the bus (mutual TLS)."),
+    Option("bus-tls-key", Path, None, "", "Private key (PEM) of that certificate."),
     Option("role", str, "all", "", "With a bus: what this process does.", choices=("all", "ingest", "worker")),
     Option("partitions", int, 16, "", "With a bus: shares of the fleet that workers divide; fixed once used.", 1, 1024),
     Option("cohort-spread", int, 1, "", "With a bus: shares that one model's workloads are spread over.", 1, 1024),
@@ -104,6 +110,12 @@ class CollectorOptions(NotifyOptions):
     port: int = 8790
     store: str = "sqlite:///replaywatch.db"
     bus: str | None = None
+    bus_user: str | None = None
+    bus_password: str | None = field(default=None, repr=False)
+    bus_password_file: Path | None = None
+    bus_tls_ca: Path | None = None
+    bus_tls_certificate: Path | None = None
+    bus_tls_key: Path | None = None
     role: str = "all"
     partitions: int = 16
     cohort_spread: int = 1
