@@ -110,6 +110,14 @@ def test_a_fault_is_found_within_ten_seconds_with_what_changed(fault: Fault, cau
             assert any(c.text.startswith(cause) for c in finding.causes)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_step_1_15_times_as_long_is_a_warning_within_a_minute_and_a_half(seed: int) -> None:
+    told = verdicts(stream(2 * CALM_S + 90.0, seed, faults={2 * CALM_S: slower(1.15)}, noise=0.017))
+    calm = int(2 * CALM_S / LENGTH_S)
+    assert not any(isinstance(v, Finding) for v in told[:calm])
+    assert any(isinstance(v, Finding) and v.severity == "warn" for v in told[calm:])
+
+
 def test_the_lost_share_is_that_of_the_fault() -> None:
     found = first_finding(slower(1.5))
     assert found is not None
@@ -250,6 +258,19 @@ def test_levels_are_bounded_and_follow_their_load() -> None:
     held = expect(levels, float(2**39), grows=True)
     assert held is not None
     assert held.low == pytest.approx(100 + 2**39, rel=0.01)
+
+
+def test_a_value_that_only_grew_with_its_load_does_not_widen_what_is_usual() -> None:
+    levels: tuple = ()  # type: ignore[type-arg]
+    for i in range(600):
+        load = 10.0 + 0.5 * (i % 24)
+        usual = expect(levels, load, grows=True)
+        known = usual.low if usual is not None and usual.low == usual.high else None
+        levels = learn(levels, load, 100 + 10 * load, known)
+    held = expect(levels, 15.0, grows=True)
+    assert held is not None
+    assert held.low == pytest.approx(250, rel=0.02)
+    assert held.sigma < 0.04 * held.low
 
 
 def test_no_level_is_moved_far_by_one_value() -> None:

@@ -52,8 +52,12 @@ def bucket_of(load: float | None) -> int:
     return round(BUCKETS_PER_OCTAVE * log2(load)) if load is not None and load > 1 else 0
 
 
-def learn(levels: tuple[Level, ...], load: float | None, value: float) -> tuple[Level, ...]:
-    """The levels after one more value. Shape: ascending by bucket, at most MAX_LEVELS."""
+def learn(levels: tuple[Level, ...], load: float | None, value: float, usual: float | None = None) -> tuple[Level, ...]:
+    """The levels after one more value. Shape: ascending by bucket, at most MAX_LEVELS.
+
+    `usual` is what was expected at just this load, where the value's own level is warm: a deviation is counted from
+    there, since inside a half octave a step grows with its load by more than it strays.
+    """
     bucket, at_load = bucket_of(load), load or 0.0
     alone = len(levels) == 1 and levels[0].bucket == bucket
     at = 0 if alone else bisect_left(levels, bucket, key=_bucket)
@@ -63,17 +67,18 @@ def learn(levels: tuple[Level, ...], load: float | None, value: float) -> tuple[
     level = levels[at]
     n = level.n + 1
     share = 1.0 / n if n < _MEMORY else 1.0 / _MEMORY
-    step = value - level.value
+    along = 0.0 if usual is None else usual - level.value
+    step = value - level.value - along
     away = step if step >= 0 else -step
     if n > _TRUSTED:
-        usual, least = _TO_SIGMA * level.deviation, 0.005 * abs(level.value)
-        most = _MOST_SIGMAS * (usual if usual > least else least) + 1e-9
+        spread, least = _TO_SIGMA * level.deviation, 0.005 * abs(level.value)
+        most = _MOST_SIGMAS * (spread if spread > least else least) + 1e-9
         if away > most:
             step, away = (most if step > 0 else -most), most
     moved = Level(
         bucket,
         level.load + share * (at_load - level.load),
-        level.value + share * step,
+        level.value + share * (along + step),
         level.deviation + share * (away - level.deviation),
         n,
     )

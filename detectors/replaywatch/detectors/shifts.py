@@ -23,12 +23,14 @@ _MOST: Final = 12.0
 ACCEPTED_WINDOWS: Final = 720
 CALM_WINDOWS: Final = 3
 AROUND_WINDOWS: Final = 3
+# `after` is a mean over this many windows at most.
+AVERAGED_WINDOWS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """A shift that lasts. `before` was expected, `after` is what came, `sigma` the usual spread; `windows` that it has
-    lasted, `calm` windows of its end. `around` and `then` are the surroundings before and since.
+    """A shift that lasts. `before` was expected, `after` is what came, at the same load, `sigma` the usual spread;
+    `windows` that it has lasted, `calm` windows of its end. `around` and `then` are the surroundings before and since.
     """
 
     since_ns: int
@@ -81,14 +83,15 @@ def advance_channel(
     beyond = _residual(ahead, kind, value, expected) / sigma
     matters = ahead >= _least(kind, expected)
     if channel.shift is not None:
-        return _during(channel, channel.shift, kind, value, at_load, beyond, matters, now)
+        return _during(channel, channel.shift, kind, value, at_load, expected, beyond, matters, now)
+    usual = expected.low if expected.low == expected.high else None
     total = max(0.0, channel.sum + min(beyond, _MOST) - _SLACK)
     if not matters:
-        levels = learn(channel.levels, at_load, value)
+        levels = learn(channel.levels, at_load, value, usual)
         return Channel(channel.name, levels, min(total, _SLACK), beyond)
     odd, first_ns = channel.odd + 1, channel.first_ns or at_ns
     if total < SHIFT_SUM:
-        levels = learn(channel.levels, at_load, value) if beyond < _SLACK else channel.levels
+        levels = learn(channel.levels, at_load, value, usual) if beyond < _SLACK else channel.levels
         return Channel(channel.name, levels, total, beyond, odd, first_ns)
     shift = Shift(
         since_ns=first_ns,
@@ -121,6 +124,7 @@ def _during(
     kind: ChannelKind,
     value: float,
     load: float | None,
+    expected: Expectation,
     beyond: float,
     matters: bool,
     now: Surroundings,
@@ -130,7 +134,9 @@ def _during(
         return Channel(channel.name, learn((), load, value))
     if matters and beyond >= _SLACK:
         then = _later(shift.then, now) if shift.windows < AROUND_WINDOWS else shift.then
-        after = shift.after + (value - shift.after) / min(shift.windows + 1, 8)
+        # As it would be at the load at which the shift began.
+        at_start = shift.before + value - (expected.high if kind.worse > 0 else expected.low)
+        after = shift.after + (at_start - shift.after) / min(shift.windows + 1, AVERAGED_WINDOWS)
         lasting = replace(shift, after=after, windows=shift.windows + 1, calm=0, then=then)
         return replace(channel, residual=beyond, shift=lasting)
     calm = shift.calm + 1

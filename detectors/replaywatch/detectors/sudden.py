@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import ClassVar, Final
 
 from replaywatch.contract.verdict import (
@@ -21,7 +22,7 @@ from replaywatch.detectors.channels import BY_NAME
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.levels import WARM_WINDOWS
 from replaywatch.detectors.outliers import TOLD_WINDOWS
-from replaywatch.detectors.shifts import Channel, Shift
+from replaywatch.detectors.shifts import AVERAGED_WINDOWS, Channel, Shift
 from replaywatch.detectors.sudden_state import SuddenState
 from replaywatch.detectors.surroundings import changes
 
@@ -111,7 +112,7 @@ def _estimate(state: SuddenState, shifted: list[Channel]) -> Estimate | None:
 
 
 def _lost(name: str, shift: Shift, step_us: float | None, about_graphs: bool) -> Estimate | None:
-    excess, doubt = shift.after - shift.before, 2 * shift.sigma
+    excess, doubt = shift.after - shift.before, 2 * shift.sigma / sqrt(min(max(1, shift.windows - 1), AVERAGED_WINDOWS))
     if name == "step_us":
         whole = shift.after
     elif name in ("replay_us", "gap_us", "launch_us") and step_us:
