@@ -26,10 +26,15 @@ def prompts(batch: int, vocabulary: int = 30000) -> list[dict[str, list[int]]]:
 class Engine:
     """A vLLM engine and the time of its tokens."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], adapter: str | None = None) -> None:
         from vllm import LLM, SamplingParams
 
         self.sampling = SamplingParams
+        self.more: dict[str, Any] = {}
+        if adapter is not None:
+            from vllm.lora.request import LoRARequest
+
+            self.more["lora_request"] = LoRARequest("adapter", 1, adapter)
         begin = time.perf_counter()
         self.llm = LLM(**options)
         self.start_s = time.perf_counter() - begin
@@ -38,7 +43,7 @@ class Engine:
         """Milliseconds per token of one generate, and the tokens. The prompt's step counts as one token more."""
         sampling = self.sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
         begin = time.perf_counter()
-        outputs = self.llm.generate(prompts(batch), sampling, use_tqdm=False)
+        outputs = self.llm.generate(prompts(batch), sampling, use_tqdm=False, **self.more)
         took_ms = (time.perf_counter() - begin) * 1000
         return took_ms / tokens, [tuple(o.outputs[0].token_ids) for o in outputs]
 
@@ -90,8 +95,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--pairs", type=int, default=0, help="pairs of blocks with the probe off and on; 0: none")
+    parser.add_argument("--adapter", help="folder of a LoRA adapter that all requests use")
     given = parser.parse_args()
-    engine = Engine(json.loads(given.options))
+    engine = Engine(json.loads(given.options), given.adapter)
     result: dict[str, Any] = {"start_s": engine.start_s, "argv": sys.argv[0]}
     result["measured"] = [measure(engine, batch, given.tokens, given.seconds) for batch in given.batches]
     if given.pairs:

@@ -90,4 +90,4 @@ def counted(windows: Iterable[Window], keep: Callable[[Window], bool]) -> dict[s
 
 def is_decode(window: Window) -> bool:
     """Whether a window carries the main model's decode steps."""
-    return window.workload.phase is None and window.workload.component is None
+    return window.workload.phase is None and window.workload.component in (None, "target")

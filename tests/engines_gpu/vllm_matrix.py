@@ -27,7 +27,16 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / name) for name in ("agent", "detectors", "tests")]
 
 from engines_gpu.frames import Receiver, counted, is_decode, judgements  # noqa: E402
-from engines_gpu.scenarios import ENGINE, SCENARIOS, Scenario, write_model, write_plugin  # noqa: E402
+from engines_gpu.scenarios import (  # noqa: E402
+    DRAFT,
+    DRAFT_LAYERS,
+    ENGINE,
+    SCENARIOS,
+    Scenario,
+    write_adapter,
+    write_model,
+    write_plugin,
+)
 from engines_gpu.served import Server  # noqa: E402
 
 START_S = 150.0
@@ -76,12 +85,14 @@ class Matrix:
         changed = dict(scenario.environment) | ({} if probe else {"REPLAYWATCH_PROBE": "0"})
         if multiple:
             changed["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
-        options = {"model": str(self.model), **ENGINE, **scenario.engine, **more}
+        options = {"model": str(self.model), **ENGINE, **self._with_draft(scenario.engine), **more}
         command = [
             sys.executable, str(HERE / "engine_run.py"), "--options", json.dumps(options),
             "--batches", *map(str, scenario.batches), "--seconds", str(self.given.seconds),
             "--tokens", str(self.given.tokens), "--pairs", str(0 if multiple or not probe else self.given.pairs),
         ]  # fmt: skip
+        if scenario.adapter:
+            command += ["--adapter", str(write_adapter(self.work / "adapter"))]
         begin = time.monotonic()
         code, text = self._run(command, environment(self.work, receiver.path, self.given.site, changed))
         receiver.close()
@@ -94,6 +105,14 @@ class Matrix:
             run |= result | {"told": [self._told(receiver, scenario, m) for m in result["measured"]]}
         run |= _seen(receiver)
         self._keep(run, folder)
+
+    def _with_draft(self, engine: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's options, with the folder of the draft model where they name one."""
+        speculative = engine.get("speculative_config", {})
+        if speculative.get("model") != DRAFT:
+            return dict(engine)
+        folder = write_model(self.work / "draft", DRAFT_LAYERS)
+        return {**engine, "speculative_config": {**speculative, "model": str(folder)}}
 
     def run_served(self) -> None:
         """`vllm serve`, its engine core in another process, and requests over HTTP."""
@@ -150,10 +169,10 @@ class Matrix:
         judged = judgements(receiver, measured["since_ns"], measured["until_ns"])
         worst = next(iter(judged.values()), None)
         reason = max(counts["fallbacks"], key=counts["fallbacks"].get, default=None)
-        expected = scenario.expected.get(measured["batch"])
         return {
-            "batch": measured["batch"], **counts, "reason": reason, "expected": expected,
-            "right": bool(counts["steps"]) and reason == expected,
+            "batch": measured["batch"], **counts, "reason": reason,
+            "expected": scenario.expected.get(measured["batch"]),
+            "right": bool(counts["steps"]) and scenario.is_right(measured["batch"], reason),
             "verdict": worst.verdict if worst else None, "severity": worst.severity if worst else None,
             "findings": [[f.detector, f.severity, f.title, f.remedy] for f in worst.findings] if worst else [],
             "rho": _estimate(worst), "processes": sorted({w.workload.pid or 0 for w in windows}),
@@ -172,15 +191,18 @@ class Matrix:
 
     def table(self) -> str:
         """What was measured beside what was told, one line per run and batch."""
-        truth = {
-            m["batch"]: m["ms_per_token"] for r in self.runs if r["name"] == "default" for m in r.get("measured", ())
+        healthy = {
+            r["name"]: {m["batch"]: m["ms_per_token"] for m in r.get("measured", ())}
+            for r in self.runs
+            if r["name"] in ("default", "tensor_parallel")
         }
         names = ("run", "batch", "ms/token", "lost", "told", "verdict", "rho", "cost", "same")
         lines = ["{:20} {:>5} {:>8} {:>6} {:>22} {:>16} {:>16} {:>7} {}".format(*names)]
         for run in self.runs:
             costs = {c["batch"]: c for c in run.get("compared", ())}
             for measured, told in zip(run.get("measured", ()), run.get("told", ()), strict=False):
-                ms, fast = measured["ms_per_token"], truth.get(measured["batch"])
+                name = "tensor_parallel" if run["name"].startswith("tensor_parallel") else "default"
+                ms, fast = measured["ms_per_token"], healthy.get(name, {}).get(measured["batch"])
                 lost = f"{max(0.0, 1 - fast / ms):.1%}" if fast else "-"
                 cost = costs.get(measured["batch"])
                 extra = f"{cost['ratio'] - 1:+.2%}" if cost else "-"
@@ -214,9 +236,21 @@ def _seen(receiver: Receiver) -> dict[str, Any]:
         "blind": sorted({f"{b.signal}: {b.reason}" for w in windows for b in w.blind}),
         "observations": sorted({f"{o.kind}: {o.detail}" for w in windows for o in w.observations})[:20],
         "captures": counted_captures(windows),
+        "steps_by_part": steps_by_part(windows),
         "probe_errors": sum(c.errors for c in costs), "dropped": sum(c.frames_dropped for c in costs),
         "configs": [c for b in receiver.batches for c in map(_config, b.configs.values())][-1:],
     }  # fmt: skip
+
+
+def steps_by_part(windows: list[Any]) -> dict[str, dict[str, int]]:
+    """Steps by mode of each part of the model and phase: of target and draft, of decode, prefill and mixed batches."""
+    total: dict[str, dict[str, int]] = {}
+    for window in windows:
+        part = f"{window.workload.component or 'model'}, {window.workload.phase or 'decode'}"
+        for mode, n in (window.dispatch.steps or {}).items():
+            modes = total.setdefault(part, {})
+            modes[mode] = modes.get(mode, 0) + n
+    return total
 
 
 def counted_captures(windows: list[Any]) -> dict[str, int]:
@@ -257,6 +291,7 @@ def main() -> int:
     if matrix.given.tensor_parallel > 1:
         more = {"tensor_parallel_size": matrix.given.tensor_parallel}
         matrix.run_scenario(SCENARIOS["default"], more, "tensor_parallel")
+        matrix.run_scenario(SCENARIOS["eager"], more, "tensor_parallel_eager")
         matrix.run_scenario(SCENARIOS["default"], more, "tensor_parallel_without_probe", probe=False)
     table = matrix.table()
     (matrix.out / "table.txt").write_text(table + "\n")

@@ -1,0 +1,189 @@
+"""Coverage, busy share, gaps and counts of the probe's own tracer, beside Kineto's on the same work.
+
+    python3 tests/gpu/against_kineto.py --json out.json [--rounds 6]        (one GPU, torch, msgspec; two minutes)
+
+The two cannot record at the same time: the tracer steps aside for a profiler. So each loop runs without a pause while
+they take turns, a fifth of a second each, and a figure of ours is compared with the mean
+of the two Kineto stretches around it. How far Kineto's own stretches lie apart is printed beside it: where the host
+changes its speed from one stretch to the next, no two tracers agree better than one agrees with itself. Kineto records
+device activities only, since recording the CPU's would slow eager loops by half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / name) for name in ("agent", "detectors", "tests/corpus", "tests/gpu")]
+
+STRETCH_MS = 200.0
+Figures = dict[str, float]
+
+
+class Loop:
+    """A step that runs over and over on its own thread until it is stopped."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step, self._stop = step, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        import torch
+
+        torch.cuda.set_device(0)
+        while not self._stop.is_set():
+            self._step()
+
+    def stop(self) -> None:
+        """End after the step that runs."""
+        self._stop.set()
+        self._thread.join()
+
+
+def figures(traced: dict[str, Any]) -> Figures:
+    """What is compared, from fields of TracedWork. Units: ratios, microseconds, kernels per step."""
+    steps, kernels = max(1, traced.get("steps", 0)), max(1, kernels_of(traced))
+    busy = traced["total_busy_ns"] / traced["total_span_ns"]
+    return {
+        "coverage": traced.get("total_graph_kernels", 0) / traced["total_kernels"],
+        "busy": busy,
+        "idle": 1 - busy,
+        "step_us": traced["span_ns"] / steps / 1e3,
+        "gap_us a step": (traced["span_ns"] - traced["busy_ns"]) / steps / 1e3,
+        "kernel_us": traced["kernel_ns"] / kernels / 1e3,
+        "kernels a step": kernels / steps,
+    }
+
+
+def kernels_of(traced: dict[str, Any]) -> int:
+    """Kernels of the clean steps."""
+    return int(traced.get("graph_kernels", 0)) + int(traced.get("eager_kernels", 0))
+
+
+def ours(tracer: Any) -> tuple[Figures, dict[str, Any]]:
+    """One stretch of the native tracer."""
+    found = tracer.run_window(STRETCH_MS)
+    traced = found["traced"]
+    about = {k: v for k, v in found["window"].items() if k != "devices"}
+    return figures(traced), {"window": about, "traced": traced}
+
+
+def kinetos(folder: Path) -> tuple[Figures, dict[str, Any]]:
+    """One stretch of Kineto, through torch.profiler, read by the readers of recorded traces."""
+    from torch.profiler import ProfilerActivity, profile
+
+    from replaywatch.sources.reader import read
+
+    path = folder / "trace.json"
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        time.sleep(STRETCH_MS / 1e3)
+    found.export_chrome_trace(str(path))
+    window = max((w for w in read(path).windows if w.traced is not None), key=lambda w: w.traced.total_kernels)
+    traced = {field.name: getattr(window.traced, field.name) for field in dataclasses.fields(window.traced)}
+    return figures(traced), {"traced": traced}
+
+
+def loops() -> dict[str, Callable[[], None]]:
+    """Work of all kinds: replays, eager steps, both in turn, a graph with a copy before it."""
+    import torch
+    from decoder import DecodeLoop
+
+    large, small, short = DecodeLoop(8), DecodeLoop(1), DecodeLoop(4, layers=6)
+    replay, half = short.stepper("graph"), DecodeLoop(4, layers=6).stepper("eager")
+    graph, static = large.capture(), torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+    fresh = torch.ones_like(static)
+
+    def mixed() -> None:
+        replay()
+        half()
+
+    def copying() -> None:
+        static.copy_(fresh)
+        graph.replay()
+        large.tokens.tolist()
+
+    return {
+        "graph, batch 8": large.stepper("graph"),
+        "eager, batch 8": large.stepper("eager"),
+        "eager, batch 1": small.stepper("eager"),
+        "a replay, then an eager step": mixed,
+        "64 MB copied, then a replay": copying,
+    }
+
+
+def compare(name: str, step: Callable[[], None], tracer: Any, rounds: int, folder: Path) -> dict[str, Any]:
+    """Turns of both tracers over one loop."""
+    loop = Loop(step)
+    try:
+        time.sleep(0.5)
+        kinetos(folder)  # the first one pays for what is loaded once
+        turns = [(ours(tracer), kinetos(folder)) for _ in range(rounds)]
+    finally:
+        loop.stop()
+    names = list(turns[0][0][0])
+    row: dict[str, Any] = {"loop": name, "rounds": rounds, "figures": {}}
+    for figure in names:
+        mine = [turn[0][0][figure] for turn in turns]
+        theirs = [turn[1][0][figure] for turn in turns]
+        around = [statistics.fmean(theirs[max(0, at - 1) : at + 1]) for at in range(rounds)]
+        ratios = [m / t for m, t in zip(mine, around, strict=True) if t]
+        own = [b / a for a, b in itertools.pairwise(theirs) if a]
+        row["figures"][figure] = {
+            "ours": statistics.median(mine), "kineto": statistics.median(theirs),
+            "ratio": statistics.median(ratios) if ratios else None,
+            "spread": [min(ratios), max(ratios)] if ratios else None,
+            "kineto_to_its_next": [min(own), max(own)] if own else None,
+        }  # fmt: skip
+    row["last"] = {"ours": turns[-1][0][1], "kineto": turns[-1][1][1]}
+    return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """A few lines for one loop."""
+    print(row["loop"])
+    for name, f in row["figures"].items():
+        spread, own = f["spread"], f["kineto_to_its_next"]
+        ratio = f"{f['ratio'] - 1:+.2%} ({spread[0] - 1:+.2%} to {spread[1] - 1:+.2%})" if spread else "-"
+        beside = f"Kineto's own {own[0] - 1:+.2%} to {own[1] - 1:+.2%}" if own else ""
+        print(f"  {name:18} ours {f['ours']:10.4f}  Kineto {f['kineto']:10.4f}  {ratio:34} {beside}", flush=True)
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    from machine import describe_machine
+
+    from replaywatch.probe.tracer import open_tracer
+
+    steps = loops()
+    for step in steps.values():
+        for _ in range(10):
+            step()
+    tracer = open_tracer()
+    results: dict[str, Any] = {"machine": describe_machine("cuda"), "stretch_ms": STRETCH_MS, "loops": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, step in steps.items():
+            row = compare(name, step, tracer, given.rounds, Path(folder))
+            show(row)
+            results["loops"].append(row)
+            if given.json:
+                given.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
