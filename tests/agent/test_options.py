@@ -114,6 +114,7 @@ def test_a_token_file_that_vanishes_leaves_the_last_token(tmp_path: Path) -> Non
         (401, "retry", "unauthorized"),
         (404, "retry", "misaddressed"),
         (408, "retry", "throttled"),
+        (409, "retry", "version"),
         (413, "too_large", ""),
         (422, "rejected", ""),
         (429, "retry", "throttled"),

@@ -116,6 +116,20 @@ def test_a_collector_that_refuses_everything_is_not_asked_for_every_window(
     assert sum(receiver.posts.values()) < 60
 
 
+def test_windows_that_an_older_collector_cannot_read_wait_for_its_upgrade(
+    start_agent: StartAgent, receiver: Receiver
+) -> None:
+    receiver.standing = status(409)
+    agent = start_agent(collector_url=receiver.url)
+    send(agent, 5)
+    wait_until(lambda: sum(receiver.posts.values()) >= 3)
+    assert not receiver.stored
+    assert batches(agent, "rejected") == 0
+    receiver.standing = None
+    wait_until(lambda: len(receiver.windows) == 5)
+    assert arrived(receiver) == expected(5)
+
+
 def test_retry_after_is_honoured(start_agent: StartAgent, receiver: Receiver) -> None:
     receiver.faults = [status(429, Retry_After="1")]
     agent = start_agent(collector_url=receiver.url)

@@ -15,7 +15,9 @@ from replaywatch.agent.token import TokenFile
 from replaywatch.contract.errors import ConfigurationError
 
 Meaning = Literal["delivered", "rejected", "too_large", "retry"]
-RetryReason = Literal["", "unreachable", "timeout", "throttled", "server_error", "unauthorized", "misaddressed"]
+RetryReason = Literal[
+    "", "unreachable", "timeout", "throttled", "server_error", "unauthorized", "misaddressed", "version"
+]
 PATH: Final = "/v1/batches"
 CONNECT_SECONDS: Final = 5.0
 MAX_ANSWER_BYTES: Final = 64 << 10
@@ -23,6 +25,8 @@ MAX_ANSWER_BYTES: Final = 64 << 10
 _UNAUTHORIZED: Final = (401, 403, 407)
 _MISADDRESSED: Final = (404, 405)
 _LATER: Final = (408, 421, 425, 429)
+# The collector does not speak this wire version; the answer says which it speaks. One of the two will be upgraded.
+_VERSION: Final = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ def read_answer(status: int, retry_after: str | None, text: str, now_s: float) -
         return Outcome("retry", "unauthorized", detail, asked_s)
     if status in _MISADDRESSED or 300 <= status < 400:
         return Outcome("retry", "misaddressed", detail, asked_s)
+    if status == _VERSION:
+        return Outcome("retry", "version", detail, asked_s)
     if status in _LATER:
         return Outcome("retry", "throttled", detail, asked_s)
     if 400 <= status < 500:

@@ -13,7 +13,7 @@ KNOWN: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     ),
     "replaywatch_agent_batches_total": (("delivered",), ("rejected",), ("split",)),
     "replaywatch_agent_retries_total": tuple(
-        (r,) for r in ("unreachable", "timeout", "throttled", "server_error", "unauthorized", "misaddressed")
+        (r,) for r in ("unreachable", "timeout", "throttled", "server_error", "unauthorized", "misaddressed", "version")
     ),
     "replaywatch_agent_device_reads_total": (("ok",), ("blind",)),
     "replaywatch_agent_witness_reads_total": tuple(
