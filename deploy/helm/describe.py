@@ -39,6 +39,9 @@ LIMITS: Final[dict[str, dict[str, Any]]] = {
     "agent.allowUids": {"pattern": r"^(any|\d+(,\d+)*)?$"},
     "agent.spool.bytes": {"minimum": 65536},
     "agent.spool.hostPath": {"pattern": "^(/.+)?$"},
+    "admission.replicas": {"minimum": 1},
+    "admission.timeoutSeconds": {"minimum": 1, "maximum": 30},
+    "admission.caBundle": {"pattern": r"^[A-Za-z0-9+/=\s]*$"},
     "agent.port": {"minimum": 1024, "maximum": 65535},
     "serviceMonitor.interval": {"pattern": _DURATION},
     "serviceMonitor.scrapeTimeout": {"pattern": _DURATION},
@@ -46,12 +49,14 @@ LIMITS: Final[dict[str, dict[str, Any]]] = {
 FREE: Final = frozenset(
     {"annotations", "labels", "additionalLabels", "commonLabels", "nodeSelector", "affinity", "podAnnotations"}
     | {"podLabels", "resources", "podSecurityContext", "securityContext", "updateStrategy"}
+    | {"namespaceSelector", "issuerRef"}
 )
 INTRODUCTION: Final = """\
 # The chart of Replaywatch
 
-A collector, and an agent on every node with a GPU. Which pods are watched is their own choice: a pod that fills a
-volume with the probe, mounts the agent's socket folder and sets `REPLAYWATCH_PROBE=1` is watched; no other is touched.
+A collector, and an agent on every node with a GPU. Which pods are watched is their own choice: those with the label
+`replaywatch: enabled` where `admission.enabled` runs the webhook, else those that fill a volume with the probe, mount
+the agent's socket folder and set `REPLAYWATCH_PROBE=1` themselves. No other is touched.
 
 ```console
 helm install replaywatch deploy/helm/replaywatch --namespace gpu-monitoring --create-namespace \\
@@ -61,7 +66,7 @@ helm install replaywatch deploy/helm/replaywatch --namespace gpu-monitoring --cr
 No registry publishes the images: build them with `deploy/images/Dockerfile`, push them to your own, and name it.
 
 Installation, the pods' side, and what each setting means for security are in `docs/deploy/kubernetes.md`. The chart
-follows the names of dcgm-exporter's values where both have the same thing. Neither program speaks to the Kubernetes
+follows the names of dcgm-exporter's values where both have the same thing. No program speaks to the Kubernetes
 API, so there is no Role. `rules` and `dashboards` are links into the repository: package the chart from a checkout.
 
 ## Values

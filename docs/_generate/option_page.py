@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from replaywatch.admission.options import COMMAND as ADMISSION
+from replaywatch.admission.options import OPTIONS as ADMISSION_OPTIONS
 from replaywatch.agent.options import COMMAND as AGENT
 from replaywatch.agent.options import OPTIONS as AGENT_OPTIONS
 from replaywatch.collector.options import COMMAND as COLLECTOR
@@ -33,6 +35,7 @@ def page() -> str:
         INTRODUCTION,
         f"## `replaywatch agent`\n\n{markdown_table(AGENT, AGENT_OPTIONS)}",
         f"## `replaywatch collector`\n\n{markdown_table(COLLECTOR, COLLECTOR_OPTIONS)}",
+        f"## `replaywatch admission`\n\n{markdown_table(ADMISSION, ADMISSION_OPTIONS)}",
         f"## The probe, and `replaywatch run`\n\n{PROBE_TEXT}\n{markdown_table(PROBE, option_rows())}",
     ]
     return "\n".join(parts)

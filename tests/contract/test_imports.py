@@ -19,6 +19,7 @@ ALLOWED = {
     "agent": {"contract", "sources", "otlp"},
     "detectors": {"contract"},
     "notify": {"contract"},
+    "admission": {"contract"},
     "dashboards": {"contract", "detectors"},
     "collector": {"contract", "detectors", "sources", "notify", "otlp"},
     "analyze": {"contract", "detectors", "sources"},
@@ -33,6 +34,7 @@ ALLOWED = {
         "analyze",
         "demo",
         "notify",
+        "admission",
         "dashboards",
     },
 }

@@ -1,9 +1,9 @@
-"""Reads monitoring.coreos.com/v1 objects as a JSON list, and fails where one has a field that the models do not know.
+"""Reads objects of operators as a JSON list, and fails where one has a field that the operator's models do not know.
 
     python check_operator_objects.py FOLDER <objects.json
 
-FOLDER holds the package cloudcoil-models-prometheus-operator. A program of its own, because that package brings a
-pytest plugin along.
+FOLDER holds the packages cloudcoil-models-prometheus-operator and cloudcoil-models-cert-manager. A program of its own,
+because they bring a pytest plugin along.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ import json
 import sys
 from importlib import import_module
 from typing import Any
+
+MODELS = {
+    "monitoring.coreos.com/v1": "cloudcoil.models.prometheus_operator.v1",
+    "cert-manager.io/v1": "cloudcoil.models.cert_manager.v1",
+}
 
 
 def plain(value: Any) -> Any:
@@ -24,8 +29,8 @@ def plain(value: Any) -> Any:
 def main() -> int:
     """Check all objects."""
     sys.path.insert(0, sys.argv[1])
-    models: Any = import_module("cloudcoil.models.prometheus_operator.v1")
     for thing in json.load(sys.stdin):
+        models: Any = import_module(MODELS[thing["apiVersion"]])
         known = getattr(models, thing["kind"]).model_validate(thing)
         if plain(known.model_dump(by_alias=True, exclude_unset=True, mode="json")) != plain(thing):
             print(f"{thing['kind']} {thing['metadata']['name']} has fields that its model does not know")

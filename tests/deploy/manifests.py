@@ -15,8 +15,9 @@ from deploy.programs import DEPLOY, ROOT, output_of
 
 helm_python = pytest.importorskip("helm_python", reason="Helm's engine is not installed (package helm-python-sdk)")
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="package kubernetes-validate is missing")
-# Models of the Prometheus operator's objects. They bring a pytest plugin along that breaks pytest, so they live apart:
-# pip install --target build/operator-models cloudcoil-models-prometheus-operator
+# Models of the objects of the Prometheus operator and cert-manager. They bring a pytest plugin along that breaks
+# pytest, so they live apart:
+# pip install --target build/operator-models cloudcoil-models-prometheus-operator cloudcoil-models-cert-manager
 OPERATOR_MODELS = ROOT / "build" / "operator-models"
 CHART = DEPLOY / "helm" / "replaywatch"
 NAMESPACE = "gpu-monitoring"
@@ -47,8 +48,8 @@ def of_kind(objects: list[Object], kind: str, part: str | None = None) -> Object
 
 
 def check(objects: list[Object]) -> None:
-    """Fail where an object has a field that Kubernetes or the Prometheus operator does not know, or lacks one."""
-    operator = [o for o in objects if o["apiVersion"] == "monitoring.coreos.com/v1"]
+    """Fail where an object has a field that Kubernetes or the operator it is for does not know, or lacks one."""
+    operator = [o for o in objects if o["apiVersion"] in ("monitoring.coreos.com/v1", "cert-manager.io/v1")]
     for thing in objects:
         if thing not in operator:
             for version in KUBERNETES:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import sys
 from importlib import util
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
 
+from admission.pods import PODS
+from admission.rules import patched, question
+from admission.test_served import ask
 from deploy.manifests import (
     CHART,
     NAMESPACE,
@@ -23,6 +29,11 @@ from deploy.manifests import (
     render,
 )
 from deploy.programs import DEPLOY, output_of, program
+from replaywatch.admission.changes import ENABLED, LABEL, Additions
+from replaywatch.admission.options import OPTIONS as ADMISSION_OPTIONS
+from replaywatch.admission.options import settings as webhook_settings
+from replaywatch.admission.review import review
+from replaywatch.admission.serve import start_in_thread as start_webhook
 from replaywatch.agent.options import OPTIONS as AGENT_OPTIONS
 from replaywatch.collector.options import OPTIONS as COLLECTOR_OPTIONS
 from replaywatch.contract.options import Option
@@ -49,11 +60,31 @@ EVERYTHING: Object = {
         "priorityClassName": "high",
     },
     "agent": {"spool": {"hostPath": "/var/lib/replaywatch"}, "runtimeClassName": "nvidia", "arguments": ["--listen=x"]},
+    "admission": {
+        "enabled": True,
+        "namespaceSelector": {"matchLabels": {"team": "inference"}},
+        "priorityClassName": "high",
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"operator": "Exists"}],
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"c": "d"},
+    },
     "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]},
 }
 POSTGRES: Object = {
     "collector": {"replicas": 3, "database": {"existingSecret": "database"}, "bus": "nats://a:4222,nats://b:4222"}
 }
+AUTHORITY = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
+CERT_MANAGER: Object = {"admission": {"enabled": True, "certManager": {"enabled": True}}}
+OWN_ISSUER: Object = {
+    "admission": {
+        "enabled": True,
+        "existingSecret": "webhook-tls",
+        "caBundle": AUTHORITY,
+        "certManager": {"enabled": True, "issuerRef": {"name": "internal", "kind": "ClusterIssuer"}},
+    }
+}
+OWN_CERTIFICATE: Object = {"admission": {"enabled": True, "existingSecret": "webhook-tls", "caBundle": AUTHORITY}}
 CASES: dict[str, Object] = {
     "defaults": {},
     "everything": EVERYTHING,
@@ -61,11 +92,18 @@ CASES: dict[str, Object] = {
     "no collector": {"collector": {"enabled": False}, "agent": {"collectorUrl": "https://c.example.com"}},
     "no agents": {"agent": {"mode": "none"}},
     "no token": {"auth": {"enabled": False}, "networkPolicy": {"enabled": False}},
+    "admission": {"admission": {"enabled": True}},
+    "admission by cert-manager": CERT_MANAGER,
+    "admission by another issuer": OWN_ISSUER,
+    "admission with a certificate of its own": OWN_CERTIFICATE,
     "no volume": {"collector": {"persistence": {"enabled": False}}},
 }
+CLUSTER_WIDE = ("MutatingWebhookConfiguration",)
+WORKLOADS = ("StatefulSet", "DaemonSet", "Deployment")
 KNOWN_VARIABLES = {
     *(o.variable("agent") for o in AGENT_OPTIONS),
     *(o.variable("collector") for o in COLLECTOR_OPTIONS),
+    *(o.variable("admission") for o in ADMISSION_OPTIONS),
     *(o.variable("probe") for o in option_rows()),
     "REPLAYWATCH_PROBE",
 }
@@ -77,7 +115,7 @@ def test_every_object_is_one_that_kubernetes_takes(case: str) -> None:
     assert objects
     check(objects)
     for thing in objects:
-        assert thing["metadata"]["namespace"] == NAMESPACE
+        assert thing["kind"] in CLUSTER_WIDE or thing["metadata"]["namespace"] == NAMESPACE
         assert thing["metadata"]["labels"]["app.kubernetes.io/instance"] == "replaywatch"
 
 
@@ -106,7 +144,7 @@ def test_no_two_objects_have_one_name(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_programs_run_without_privileges_on_a_root_they_cannot_write(case: str) -> None:
     for thing in render(CASES[case]):
-        if thing["kind"] not in ("StatefulSet", "DaemonSet"):
+        if thing["kind"] not in WORKLOADS:
             continue
         spec = pod_spec(thing)
         assert spec["automountServiceAccountToken"] is False
@@ -131,7 +169,7 @@ def test_nothing_is_allowed_to_speak_to_the_kubernetes_api() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_mount_has_its_volume_and_every_volume_a_mount(case: str) -> None:
     for thing in render(CASES[case]):
-        if thing["kind"] not in ("StatefulSet", "DaemonSet"):
+        if thing["kind"] not in WORKLOADS:
             continue
         claims = [c["metadata"]["name"] for c in thing["spec"].get("volumeClaimTemplates", [])]
         volumes = {v["name"] for v in pod_spec(thing).get("volumes", [])} | set(claims)
@@ -142,7 +180,7 @@ def test_every_mount_has_its_volume_and_every_volume_a_mount(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_variable_is_an_option_of_its_program(case: str) -> None:
     for thing in render(CASES[case]):
-        if thing["kind"] in ("StatefulSet", "DaemonSet"):
+        if thing["kind"] in WORKLOADS:
             for container in containers(thing):
                 names = {e["name"] for e in container.get("env", []) if e["name"].startswith("REPLAYWATCH")}
                 assert names <= KNOWN_VARIABLES
@@ -154,9 +192,13 @@ def environment(thing: Object) -> dict[str, str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_programs_accept_the_values_that_the_chart_gives_them(case: str) -> None:
-    tables: dict[str, tuple[Option, ...]] = {"agent": AGENT_OPTIONS, "collector": COLLECTOR_OPTIONS}
+    tables: dict[str, tuple[Option, ...]] = {
+        "agent": AGENT_OPTIONS,
+        "collector": COLLECTOR_OPTIONS,
+        "admission": ADMISSION_OPTIONS,
+    }
     for thing in render(CASES[case]):
-        if thing["kind"] in ("StatefulSet", "DaemonSet"):
+        if thing["kind"] in WORKLOADS:
             given = environment(thing)
             for command, table in tables.items():
                 for option in table:
@@ -168,7 +210,7 @@ def test_selectors_find_their_pods_and_no_others() -> None:
     objects = render(EVERYTHING)
     pods = {
         part: of_kind(objects, kind, part)["spec"]["template"]["metadata"]["labels"]
-        for part, kind in (("collector", "StatefulSet"), ("agent", "DaemonSet"))
+        for part, kind in (("collector", "StatefulSet"), ("agent", "DaemonSet"), ("admission", "Deployment"))
     }
     for thing in objects:
         spec = thing.get("spec", {})
@@ -208,6 +250,107 @@ def test_a_node_agent_knows_that_it_speaks_for_the_node() -> None:
     assert pod_spec(agent)["hostPID"] is True
     mounts = {m["mountPath"]: m for c in containers(agent) for m in c["volumeMounts"]}
     assert mounts["/var/log/containers"]["readOnly"] is True
+
+
+def test_a_labelled_pod_is_asked_about_and_never_held_up() -> None:
+    (hook,) = of_kind(render({"admission": {"enabled": True}}), "MutatingWebhookConfiguration")["webhooks"]
+    assert hook["failurePolicy"] == "Ignore"
+    assert hook["sideEffects"] == "None"
+    assert hook["admissionReviewVersions"] == ["v1"]
+    assert hook["timeoutSeconds"] <= 5
+    assert hook["objectSelector"] == {"matchLabels": {LABEL: ENABLED}}
+    (rule,) = hook["rules"]
+    assert (rule["operations"], rule["resources"], rule["scope"]) == (["CREATE"], ["pods"], "Namespaced")
+    (place,) = hook["namespaceSelector"]["matchExpressions"]
+    assert (place["operator"], place["values"]) == ("NotIn", ["kube-system", NAMESPACE])
+
+
+def test_the_webhook_is_off_unless_asked_for() -> None:
+    assert not [o for o in render() if o["metadata"]["name"].endswith("-admission")]
+
+
+def test_the_webhook_is_reached_by_the_name_that_its_certificate_has(tmp_path: Path) -> None:
+    objects = render({"admission": {"enabled": True}})
+    (hook,) = of_kind(objects, "MutatingWebhookConfiguration")["webhooks"]
+    secret = next(o for o in objects if o.get("type") == "kubernetes.io/tls")
+    assert hook["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    for name, text in secret["data"].items():
+        (tmp_path / name).write_bytes(base64.b64decode(text))
+    host = f"{hook['clientConfig']['service']['name']}.{hook['clientConfig']['service']['namespace']}.svc"
+    said = output_of(
+        ["openssl", "verify", "-CAfile", "ca.crt", "-purpose", "sslserver", "-verify_hostname", host, "tls.crt"],
+        cwd=tmp_path,
+    )
+    assert said == "tls.crt: OK\n"
+    service = of_kind(objects, "Service", "admission")
+    assert (service["metadata"]["name"], service["metadata"]["namespace"]) == tuple(host.split(".")[:2])
+    assert [p["port"] for p in service["spec"]["ports"]] == [hook["clientConfig"]["service"]["port"]]
+
+
+def test_a_pod_that_the_charts_webhook_changes_meets_the_charts_agent(tmp_path: Path) -> None:
+    """The webhook started with exactly what the chart gives it, asked over TLS by the chart's certificate."""
+    objects = render({"admission": {"enabled": True}, "imageRegistry": "registry.example.com/rw", "imageTag": "9"})
+    secret = next(o for o in objects if o.get("type") == "kubernetes.io/tls")
+    for name, text in secret["data"].items():
+        (tmp_path / name).write_bytes(base64.b64decode(text))
+    given = environment(of_kind(objects, "Deployment", "admission"))
+    local = {"HOST": "127.0.0.1", "PORT": "0", "TLS_CERTIFICATE": tmp_path / "tls.crt", "TLS_KEY": tmp_path / "tls.key"}
+    handle = start_webhook(
+        webhook_settings({}, given | {f"REPLAYWATCH_ADMISSION_{name}": str(value) for name, value in local.items()})
+    )
+    try:
+        answer = ask(tmp_path, handle.url, question(PODS["bare"]))
+    finally:
+        handle.stop()
+    made = {"spec": {"template": patched(PODS["bare"], answer.json())}}
+    agent = of_kind(objects, "DaemonSet", "agent")
+    assert next(containers(made))["image"] == "registry.example.com/rw/probe:9"
+    folder = {v["name"]: v["hostPath"]["path"] for v in pod_spec(made)["volumes"] if "hostPath" in v}
+    ours = {v["name"]: v["hostPath"]["path"] for v in pod_spec(agent)["volumes"] if "hostPath" in v}
+    assert folder["replaywatch-socket"] == ours["socket"]
+    assert environment(made)["REPLAYWATCH_PROBE_SOCKET"] == environment(agent)["REPLAYWATCH_AGENT_SOCKET"]
+    assert pod_spec(made)["securityContext"]["supplementalGroups"] == [pod_spec(agent)["securityContext"]["runAsGroup"]]
+
+
+def test_the_webhook_makes_of_a_pod_what_the_example_says() -> None:
+    """Both ways of opting in add the same; only the start differs: the example may change the command."""
+    example = yaml.safe_load((DEPLOY / "kubernetes" / "watched-by-node-agent.yaml").read_text())
+    additions = Additions("replaywatch/probe:0.1.0", "IfNotPresent", "/run/replaywatch", 65532)
+    body = json.dumps(question(PODS["bare"])).encode()
+    made = patched(PODS["bare"], json.loads(review(body, additions).body))["spec"]
+    wanted = pod_spec(example)
+    assert made["containers"][0]["volumeMounts"] == wanted["containers"][0]["volumeMounts"]
+    assert made["initContainers"][0]["volumeMounts"] == wanted["initContainers"][0]["volumeMounts"]
+    assert [set(v) for v in made["volumes"]] == [set(v) for v in wanted["volumes"]]
+    assert [v["name"] for v in made["volumes"]] == [v["name"] for v in wanted["volumes"]]
+    assert made["securityContext"] == wanted["securityContext"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"enabled": True, "existingSecret": "x"}, r"set admission\.caBundle"),
+        ({"enabled": True}, "there is none"),
+    ],
+)
+def test_a_webhook_that_cannot_work_is_refused_with_a_sentence(values: Object, words: str) -> None:
+    agent = {} if "existingSecret" in values else {"agent": {"mode": "none"}}
+    with pytest.raises(helm_python.HelmError, match=words):
+        render({"admission": values, **agent})
+
+
+def test_cert_manager_is_told_where_the_certificate_goes() -> None:
+    objects = render(CERT_MANAGER)
+    wanted, hook = of_kind(objects, "Certificate"), of_kind(objects, "MutatingWebhookConfiguration")
+    place = f"{wanted['metadata']['namespace']}/{wanted['metadata']['name']}"
+    assert hook["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": place}
+    assert "caBundle" not in hook["webhooks"][0]["clientConfig"]
+    volumes = pod_spec(of_kind(objects, "Deployment", "admission"))["volumes"]
+    assert [v["secret"]["secretName"] for v in volumes] == [wanted["spec"]["secretName"]]
+    assert wanted["spec"]["issuerRef"]["name"] == of_kind(objects, "Issuer")["metadata"]["name"]
+    host = of_kind(objects, "Service", "admission")["metadata"]["name"] + f".{NAMESPACE}.svc"
+    assert host in wanted["spec"]["dnsNames"]
+    assert not [o for o in objects if o["kind"] == "Secret" and o.get("type") == "kubernetes.io/tls"]
 
 
 def test_an_external_database_needs_no_volume_claim() -> None:

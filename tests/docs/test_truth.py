@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.pages import DOCS, ROOT, of_replaywatch, pages
+from replaywatch.admission.options import OPTIONS as ADMISSION_OPTIONS
 from replaywatch.agent.options import OPTIONS as AGENT_OPTIONS
 from replaywatch.cli.main import build_parser
 from replaywatch.collector.options import OPTIONS as COLLECTOR_OPTIONS
@@ -24,6 +25,7 @@ OTHERS = {
 VARIABLES = {
     *(o.variable("agent") for o in AGENT_OPTIONS),
     *(o.variable("collector") for o in COLLECTOR_OPTIONS),
+    *(o.variable("admission") for o in ADMISSION_OPTIONS),
     *(o.variable("probe") for o in option_rows()),
 }
 MINE = [p for p in pages() if p.parent.name in ("how-to", "deploy", "detections")] + [

@@ -20,6 +20,7 @@ COMMANDS: Final = (
     ("collector", "replaywatch.cli.collector", "the service: ingest, detect, incidents, webhooks, page"),
     ("store", "replaywatch.cli.store", "tokens of the collector, and its store into a file and back"),
     ("notify", "replaywatch.cli.notify", "try every destination that the collector would tell"),
+    ("admission", "replaywatch.cli.admission", "the webhook that gives labelled pods of Kubernetes the probe"),
     ("dashboards", "replaywatch.cli.dashboards", "push, compare or export Grafana dashboards and Prometheus rules"),
 )
 
