@@ -2,11 +2,12 @@
 
     python3 tests/gpu/against_kineto.py --json out.json [--rounds 6]        (one GPU, torch, msgspec; two minutes)
 
-The two cannot record at the same time: the tracer steps aside for a profiler. So each loop runs without a pause while
-they take turns, a fifth of a second each, and a figure of ours is compared with the mean
-of the two Kineto stretches around it. How far Kineto's own stretches lie apart is printed beside it: where the host
-changes its speed from one stretch to the next, no two tracers agree better than one agrees with itself. Kineto records
-device activities only, since recording the CPU's would slow eager loops by half.
+The two cannot record at the same time, and each leaves traces in its process. So two processes run the same loops, one
+under each tracer; they take turns, a fifth of a second each, while the other rests. A figure of ours is compared with
+the mean of the two Kineto stretches around it. How far Kineto's own stretches lie apart is printed beside it: where the
+host changes its speed from one stretch to the next, no two tracers agree better than one agrees with itself. Kineto
+records device activities only, since recording the CPU's would slow eager loops by half. The time of a step without any
+tracer is taken in both processes as well.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import dataclasses
 import itertools
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / name) for name in ("agent", "detectors", "tests/corpus", "tests/gpu")]
 
 STRETCH_MS = 200.0
+LOOPS = (
+    "graph, batch 8", "eager, batch 8", "eager, batch 1", "a replay, then an eager step", "64 MB copied, then a replay",
+)  # fmt: skip
 Figures = dict[str, float]
 
 
@@ -76,6 +81,8 @@ def ours(tracer: Any) -> tuple[Figures, dict[str, Any]]:
     """One stretch of the native tracer."""
     found = tracer.run_window(STRETCH_MS)
     traced = found["traced"]
+    if not traced.get("total_kernels"):
+        raise RuntimeError(f"no kernel was seen: {found['window']}")
     about = {k: v for k, v in found["window"].items() if k != "devices"}
     return figures(traced), {"window": about, "traced": traced}
 
@@ -114,45 +121,93 @@ def loops() -> dict[str, Callable[[], None]]:
         graph.replay()
         large.tokens.tolist()
 
-    return {
-        "graph, batch 8": large.stepper("graph"),
-        "eager, batch 8": large.stepper("eager"),
-        "eager, batch 1": small.stepper("eager"),
-        "a replay, then an eager step": mixed,
-        "64 MB copied, then a replay": copying,
-    }
+    made = large.stepper("graph"), large.stepper("eager"), small.stepper("eager"), mixed, copying
+    return dict(zip(LOOPS, made, strict=True))
 
 
-def compare(name: str, step: Callable[[], None], tracer: Any, rounds: int, folder: Path) -> dict[str, Any]:
-    """Turns of both tracers over one loop."""
-    loop = Loop(step)
-    try:
-        time.sleep(0.5)
-        kinetos(folder)  # the first one pays for what is loaded once
-        turns = [(ours(tracer), kinetos(folder)) for _ in range(rounds)]
-    finally:
-        loop.stop()
-    names = list(turns[0][0][0])
+class Side:
+    """A process that runs the loops under one tracer, when it is asked to."""
+
+    def __init__(self, tracer: str) -> None:
+        command = [sys.executable, str(Path(__file__)), "--side", tracer]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def measure(self, name: str) -> dict[str, Any]:
+        """One stretch of one loop. Shape: figures, details, bare_us. Raises: RuntimeError where the process ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(name + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise RuntimeError(f"a side ended with {self._process.wait()}")
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+def serve(tracer: str) -> None:
+    """A side: for every line with a loop's name, measure and answer."""
+    steps = loops()
+    for step in steps.values():
+        for _ in range(10):
+            step()
+    from replaywatch.probe.tracer import open_tracer
+
+    native = open_tracer() if tracer == "ours" else None
+    with tempfile.TemporaryDirectory() as folder:
+        for line in sys.stdin:
+            step = steps[line.strip()]
+            bare_us = bare(step)
+            loop = Loop(step)
+            try:
+                time.sleep(0.2)
+                found, details = ours(native) if native is not None else kinetos(Path(folder))
+            finally:
+                loop.stop()
+            print(json.dumps({"figures": found, "details": details, "bare_us": bare_us}), flush=True)
+
+
+def bare(step: Callable[[], None]) -> float:
+    """Microseconds of a step while nothing records."""
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < 0.15:
+        step()
+        count += 1
+    return (time.perf_counter() - begin) / count * 1e6
+
+
+def compare(name: str, mine: Side, theirs: Side, rounds: int) -> dict[str, Any]:
+    """Turns of both tracers over one loop; the first of each pays for what is loaded once."""
+    for side in (mine, theirs):
+        side.measure(name)
+    turns = [(mine.measure(name), theirs.measure(name)) for _ in range(rounds)]
     row: dict[str, Any] = {"loop": name, "rounds": rounds, "figures": {}}
-    for figure in names:
-        mine = [turn[0][0][figure] for turn in turns]
-        theirs = [turn[1][0][figure] for turn in turns]
-        around = [statistics.fmean(theirs[max(0, at - 1) : at + 1]) for at in range(rounds)]
-        ratios = [m / t for m, t in zip(mine, around, strict=True) if t]
-        own = [b / a for a, b in itertools.pairwise(theirs) if a]
+    for figure in turns[0][0]["figures"]:
+        ours_ = [turn[0]["figures"][figure] for turn in turns]
+        kineto = [turn[1]["figures"][figure] for turn in turns]
+        around = [statistics.fmean(kineto[max(0, at - 1) : at + 1]) for at in range(rounds)]
+        ratios = [m / t for m, t in zip(ours_, around, strict=True) if t]
+        own = [b / a for a, b in itertools.pairwise(kineto) if a]
         row["figures"][figure] = {
-            "ours": statistics.median(mine), "kineto": statistics.median(theirs),
+            "ours": statistics.median(ours_), "kineto": statistics.median(kineto),
             "ratio": statistics.median(ratios) if ratios else None,
             "spread": [min(ratios), max(ratios)] if ratios else None,
             "kineto_to_its_next": [min(own), max(own)] if own else None,
         }  # fmt: skip
-    row["last"] = {"ours": turns[-1][0][1], "kineto": turns[-1][1][1]}
+    row["bare_us"] = [statistics.median(turn[at]["bare_us"] for turn in turns) for at in (0, 1)]
+    row["last"] = {"ours": turns[-1][0]["details"], "kineto": turns[-1][1]["details"]}
     return row
 
 
 def show(row: dict[str, Any]) -> None:
     """A few lines for one loop."""
-    print(row["loop"])
+    print("{} (a step without a tracer: {:.0f} and {:.0f} us)".format(row["loop"], *row["bare_us"]))
     for name, f in row["figures"].items():
         spread, own = f["spread"], f["kineto_to_its_next"]
         ratio = f"{f['ratio'] - 1:+.2%} ({spread[0] - 1:+.2%} to {spread[1] - 1:+.2%})" if spread else "-"
@@ -165,24 +220,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--side", choices=("ours", "kineto"), help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.side:
+        serve(given.side)
+        return
     from machine import describe_machine
 
-    from replaywatch.probe.tracer import open_tracer
-
-    steps = loops()
-    for step in steps.values():
-        for _ in range(10):
-            step()
-    tracer = open_tracer()
     results: dict[str, Any] = {"machine": describe_machine("cuda"), "stretch_ms": STRETCH_MS, "loops": []}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, step in steps.items():
-            row = compare(name, step, tracer, given.rounds, Path(folder))
-            show(row)
-            results["loops"].append(row)
-            if given.json:
-                given.json.write_text(json.dumps(results, indent=1))
+    mine, theirs = Side("ours"), Side("kineto")
+    for name in LOOPS:
+        row = compare(name, mine, theirs, given.rounds)
+        show(row)
+        results["loops"].append(row)
+        if given.json:
+            given.json.write_text(json.dumps(results, indent=1))
+    mine.close()
+    theirs.close()
 
 
 if __name__ == "__main__":
