@@ -39,16 +39,33 @@ def free_port() -> int:
 
 
 class Postgres:
-    """A cluster; `durable` keeps it from being fast at the price of a crash."""
+    """A cluster; `durable` keeps it from being fast at the price of a crash.
 
-    def __init__(self, *, durable: bool = False, settings: tuple[str, ...] = ()) -> None:
+    `address` is where it listens, with `prefix` before its command; anybody on its network may connect. `data` is its
+    folder where it is to be a certain one.
+    """
+
+    def __init__(
+        self,
+        *,
+        durable: bool = False,
+        settings: tuple[str, ...] = (),
+        address: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+        data: Path | None = None,
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="replaywatch-pg-"))
+        self._address = address
+        self._prefix = prefix
+        self._data = data or self._folder / "data"
         self._settings = (*(() if durable else CALM), *settings)
         self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
         self.port = free_port()
         self._as = self._unprivileged()
-        self._run(program("initdb"), "-D", str(self._folder / "data"), "-U", "tester", "--auth=trust", "-E", "UTF8")
+        self._run(program("initdb"), "-D", str(self._data), "-U", "tester", "--auth=trust", "-E", "UTF8")
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet trust\n")
 
     def _unprivileged(self) -> list[str]:
         if os.geteuid() != 0:
@@ -57,7 +74,8 @@ class Postgres:
             user = pwd.getpwnam("postgres")
         except KeyError:
             user = pwd.getpwnam("nobody")
-        os.chown(self._folder, user.pw_uid, user.pw_gid)
+        for folder in (self._folder, *([self._data] if self._data.exists() else [])):
+            os.chown(folder, user.pw_uid, user.pw_gid)
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise NoPostgres("PostgreSQL refuses root, and setpriv is not here")
@@ -69,14 +87,15 @@ class Postgres:
     def start(self) -> None:
         """Start, and wait until it answers."""
         options = [part for s in self._settings for part in ("-c", s)]
-        listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
+        listen = ["-c", f"listen_addresses={self._address}", "-c", f"unix_socket_directories={self._folder}"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
+                    *self._prefix,
                     *self._as,
                     program("postgres"),
                     "-D",
-                    str(self._folder / "data"),
+                    str(self._data),
                     "-p",
                     str(self.port),
                     *listen,
@@ -89,7 +108,7 @@ class Postgres:
         end = time.monotonic() + 30
         while True:
             try:
-                psycopg.connect(self._address("postgres"), connect_timeout=2).close()
+                psycopg.connect(self.url("postgres"), connect_timeout=2).close()
             except psycopg.OperationalError:
                 if time.monotonic() > end or self._process.poll() is not None:
                     raise NoPostgres(f"PostgreSQL did not start: {(self._folder / 'log').read_text()[-500:]}") from None
@@ -103,16 +122,21 @@ class Postgres:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the postmaster runs."""
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """End it as a crash would: the postmaster at once, its children by themselves."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         end = time.monotonic() + 10
-        while (self._folder / "data" / "postmaster.pid").exists() and time.monotonic() < end:
+        while (self._data / "postmaster.pid").exists() and time.monotonic() < end:
             # Children notice that the postmaster is gone; a new one refuses to start while they live.
             try:
-                psycopg.connect(self._address("postgres"), connect_timeout=1).close()
+                psycopg.connect(self.url("postgres"), connect_timeout=1).close()
             except psycopg.OperationalError:
                 break
             time.sleep(0.05)
@@ -128,13 +152,10 @@ class Postgres:
         """URL of a new database, empty or a copy of another one."""
         self._made += 1
         name = f"t{self._made}"
-        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template or 'template0'}".encode())
         return self.url(name)
 
     def url(self, name: str) -> str:
         """URL of a database."""
-        return f"postgresql://tester@127.0.0.1:{self.port}/{name}"
-
-    def _address(self, name: str) -> str:
-        return self.url(name)
+        return f"postgresql://tester@{self._address}:{self.port}/{name}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psycopg
 
 from replaywatch.collector.ingest import key_digest
+from replaywatch.collector.remembered import recall
+from replaywatch.contract.window import Workload
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Account:
 def account(database: str, acknowledged: Mapping[str, int], partitions: int) -> Account:
     """Compare. A batch lies in the store once for each partition that its windows belong to."""
     with psycopg.connect(database) as connection:
-        stored = dict(connection.execute("SELECT key_digest, windows FROM batches").fetchall())
+        stored: dict[str, int] = dict(connection.execute("SELECT key_digest, windows FROM batches").fetchall())
         twice = connection.execute("SELECT count(*) - count(DISTINCT (batch_serial, position)) FROM windows").fetchone()
         rows = connection.execute("SELECT count(*) FROM windows").fetchone()
     digests = {key: [key_digest(f"{key}/{p}") for p in range(partitions)] for key in acknowledged}
@@ -43,6 +46,17 @@ def account(database: str, acknowledged: Mapping[str, int], partitions: int) -> 
     )
 
 
+def stored_starts(database: str, pods: str) -> Counter[int]:
+    """How often each beginning of a window is stored, of the workloads whose pods begin with some name."""
+    with psycopg.connect(database) as connection:
+        known = connection.execute("SELECT id, who FROM workloads").fetchall()
+        mine = [
+            key for key, who in known if ((recall(Workload, bytes(who), key) or Workload()).pod or "").startswith(pods)
+        ]
+        rows = connection.execute("SELECT start_ns FROM windows WHERE workload_id = ANY(%s)", (mine,)).fetchall()
+    return Counter(row[0] for row in rows)
+
+
 def lifetime_steps(database: str) -> tuple[int, int]:
     """Windows that the checkpoints say they include, and windows that are stored: equal once everybody has written."""
     with psycopg.connect(database) as connection:
@@ -57,3 +71,11 @@ def open_incidents(database: str) -> list[tuple[str, str, int, int]]:
     """Detector, state, members and open members of all incidents."""
     with psycopg.connect(database) as connection:
         return connection.execute("SELECT detector, state, members, open_members FROM incidents").fetchall()
+
+
+def owners(database: str) -> set[str]:
+    """Workers whose lease on some partition holds now."""
+    now = "(extract(epoch FROM clock_timestamp()) * 1e9)::bigint"
+    with psycopg.connect(database) as connection:
+        rows = connection.execute(f"SELECT DISTINCT owner FROM leases WHERE until_ns > {now}".encode()).fetchall()
+    return {row[0] for row in rows}

@@ -7,9 +7,11 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from collector.postgres import free_port
+from fleet.hosts import Host
 
 
 class NoNats(Exception):
@@ -17,15 +19,23 @@ class NoNats(Exception):
 
 
 class NatsCluster:
-    """Some servers, of which one at a time may be killed and started again. `more` goes into their configuration."""
+    """Some servers, of which one at a time may be killed and started again.
 
-    def __init__(self, nodes: int = 3, more: str = "") -> None:
+    `more` goes into their configuration; `hosts` are where they run, else loopback; `stores` where they keep streams.
+    """
+
+    def __init__(
+        self, nodes: int = 3, more: str = "", *, hosts: Sequence[Host] = (), stores: Sequence[Path] = ()
+    ) -> None:
         found = shutil.which("nats-server") or "/usr/sbin/nats-server"
         if not Path(found).exists():
             raise NoNats("nats-server is not here; install the package nats-server")
         self.program = found
         self._more = more
+        self._hosts = hosts
+        self._addresses = [h.address for h in hosts] or ["127.0.0.1"] * nodes
         self._folder = Path(tempfile.mkdtemp(prefix="replaywatch-nats-"))
+        self._stores = list(stores) or [self._folder / f"store{n}" for n in range(nodes)]
         self._ports = [free_port() for _ in range(nodes)]
         self._routes = [free_port() for _ in range(nodes)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * nodes
@@ -33,7 +43,7 @@ class NatsCluster:
     @property
     def servers(self) -> str:
         """What `--bus` takes."""
-        return ",".join(f"nats://127.0.0.1:{port}" for port in self._ports)
+        return ",".join(f"nats://{a}:{port}" for a, port in zip(self._addresses, self._ports, strict=True))
 
     @property
     def pids(self) -> list[int]:
@@ -44,15 +54,15 @@ class NatsCluster:
         """Start all servers, and wait until each takes connections."""
         for node in range(len(self._ports)):
             self.start_node(node)
-        for port in self._ports:
-            _wait(port)
+        for address, port in zip(self._addresses, self._ports, strict=True):
+            _wait(address, port)
 
     def start_node(self, node: int) -> None:
         """Start one server."""
+        placed = self._hosts[node].prefix if self._hosts else ()
+        command = [*placed, self.program, "-c", str(self._configuration(node))]
         with (self._folder / f"log{node}").open("ab") as log:
-            self._processes[node] = subprocess.Popen(
-                [self.program, "-c", str(self._configuration(node))], stdout=log, stderr=log
-            )
+            self._processes[node] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill_node(self, node: int) -> None:
         """End one server as a crash would."""
@@ -71,13 +81,14 @@ class NatsCluster:
 
     def _configuration(self, node: int) -> Path:
         path = self._folder / f"node{node}.conf"
-        routes = ", ".join(f"nats-route://127.0.0.1:{port}" for port in self._routes)
-        cluster = f"cluster {{ name: tests, listen: 127.0.0.1:{self._routes[node]}, routes: [{routes}] }}\n"
+        routes = ", ".join(f"nats-route://{a}:{port}" for a, port in zip(self._addresses, self._routes, strict=True))
+        address = self._addresses[node]
+        cluster = f"cluster {{ name: tests, listen: {address}:{self._routes[node]}, routes: [{routes}] }}\n"
         path.write_text(
             f"server_name: node{node}\n"
-            f"listen: 127.0.0.1:{self._ports[node]}\n"
+            f"listen: {address}:{self._ports[node]}\n"
             "max_payload: 8MB\n"
-            f'jetstream {{ store_dir: "{self._folder / f"store{node}"}", max_file_store: 4GB }}\n'
+            f'jetstream {{ store_dir: "{self._stores[node]}", max_file_store: 4GB }}\n'
             f"{self._more}\n"
             # A server alone with this block would wait for the rest of its cluster.
             f"{cluster if len(self._ports) > 1 else ''}"
@@ -85,11 +96,11 @@ class NatsCluster:
         return path
 
 
-def _wait(port: int) -> None:
+def _wait(address: str, port: int) -> None:
     end = time.monotonic() + 15
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection((address, port), 1).close()
         except OSError:
             if time.monotonic() > end:
                 raise NoNats("nats-server did not start") from None

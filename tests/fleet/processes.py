@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fleet.hosts import Host
+
 PROGRAM = """
 import json, logging, sys
 from pathlib import Path
@@ -20,13 +22,14 @@ run(CollectorOptions(**json.loads(sys.argv[1])), told=lambda url: print(url, flu
 
 
 class Process:
-    """One collector process; `url` is where it is reached."""
+    """One collector process, on a host of its own where one is given; `url` is where it is reached."""
 
-    def __init__(self, log: Path, **options: Any) -> None:
+    def __init__(self, log: Path, on: Host | None = None, **options: Any) -> None:
         self._log = log.open("ab")
+        placed = {"host": on.address} if on else {}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps({"port": 0, **options})],
+            [*(on.prefix if on else ()), sys.executable, "-c", PROGRAM, json.dumps({**placed, "port": 0, **options})],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -55,6 +58,11 @@ class Process:
         self._process.kill()
         self._process.communicate()
         self._log.close()
+
+    def end(self) -> None:
+        """End it if it is still there."""
+        if self.is_alive:
+            self.kill()
 
     def stop(self) -> None:
         """End it as an operator does."""

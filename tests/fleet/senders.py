@@ -18,11 +18,11 @@ from replaywatch.contract.window import Window, Workload
 from replaywatch.contract.wire import encode
 
 
-def fleet_workload(node: int, gpu: int, models: int) -> Workload:
+def fleet_workload(node: int, gpu: int, models: int, prefix: str = "pod") -> Workload:
     """One GPU's workload of a fleet in which a node serves one model."""
     model = node % models
     return workload(
-        f"pod-{node}-{gpu}",
+        f"{prefix}-{node}-{gpu}",
         node=f"node-{node:05d}",
         gpu_index=gpu,
         model_name=f"model-{model}",
