@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -274,6 +275,50 @@ def test_slow_senders_do_not_keep_others_out(start: Start) -> None:
     assert time.monotonic() - began < 2
     for line in lines:
         line.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "begun"),
+    [
+        (b"", b""),
+        (b"", b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /healthz HTTP/1.1\r\n"),
+    ],
+)
+def test_a_head_that_never_ends_is_cut_off(start: Start, before: bytes, begun: bytes) -> None:
+    handle = start(head_seconds=0.3)
+    host, port = handle.url.removeprefix("http://").split(":")
+    answer = b""
+    with socket.create_connection((host, int(port)), 10) as line:
+        line.sendall(before)
+        while before and not answer.endswith(b"}"):
+            answer += line.recv(4096)
+        assert answer.count(b"200 OK") == (1 if before else 0)
+        line.sendall(begun)
+        while part := line.recv(4096):  # until the collector closes it
+            answer += part
+    assert b"408 Request Timeout" in answer
+    assert answer.endswith(b'"message":"the head of the request took too long"}}')
+
+
+def test_a_trickling_head_gets_no_more_time_than_a_silent_one(start: Start) -> None:
+    handle = start(head_seconds=0.5)
+    host, port = handle.url.removeprefix("http://").split(":")
+    began = time.monotonic()
+    with socket.create_connection((host, int(port)), 5) as line, suppress(ConnectionError):
+        line.sendall(b"GET /healthz HTTP/1.1\r\n")
+        while time.monotonic() - began < 5:
+            line.sendall(b"X-More: x\r\n")
+            time.sleep(0.05)
+    assert 0.3 < time.monotonic() - began < 3
+
+
+def test_a_connection_that_is_used_again_and_again_is_not_cut_off(start: Start) -> None:
+    handle = start(head_seconds=0.3)
+    with httpx.Client(base_url=handle.url, trust_env=False) as client:
+        for _ in range(8):
+            assert client.get("/healthz").status_code == 200
+            time.sleep(0.1)
 
 
 def test_a_batch_that_is_replayed_by_somebody_else_has_no_effect(start: Start) -> None:

@@ -66,6 +66,7 @@ OPTIONS: tuple[Option, ...] = (
         10 * _YEAR_HOURS,
     ),
     Option("checkpoint-seconds", float, 30.0, "s", "Time between two checkpoints of workload lifetimes.", 0.01, 3600),
+    Option("head-seconds", float, 10.0, "s", "Time within which the head of a request must have come.", 0.05, 3600),
     Option("body-max-bytes", int, 8 << 20, "B", "Largest body that is accepted.", 1024, 1 << 30),
     Option("inflated-max-bytes", int, 64 << 20, "B", "Largest body after decompression.", 1024, 1 << 32),
     Option(
@@ -130,6 +131,7 @@ class CollectorOptions(NotifyOptions):
     hour_retention_hours: float = 2160.0
     incident_retention_hours: float = 2160.0
     checkpoint_seconds: float = 30.0
+    head_seconds: float = 10.0
     body_max_bytes: int = 8 << 20
     inflated_max_bytes: int = 64 << 20
     waiting_batches_max: int = 256

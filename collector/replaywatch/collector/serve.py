@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from replaywatch.collector.app import assemble
 from replaywatch.collector.collector import Collector
 from replaywatch.collector.detection import Judge
+from replaywatch.collector.heads import impatient
 from replaywatch.collector.options import CollectorOptions
 from replaywatch.collector.setting_up import LOOPBACK, tls_of
 from replaywatch.collector.store import Store
@@ -146,6 +147,7 @@ def _serve(
         raise
     config = uvicorn.Config(
         collector.web,
+        http=impatient(options.head_seconds),
         log_config=None,
         access_log=False,
         lifespan="off",
