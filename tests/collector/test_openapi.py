@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -103,7 +104,6 @@ class TestFuzz:
     """Requests made from the description, and requests that break it: each is answered as described, none with 500."""
 
     def test_every_answer_is_one_that_is_described(self, served: tuple[CollectorHandle, dict[str, str]]) -> None:
-        schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
         handle, headers = served
         schema = schemathesis.openapi.from_dict(described(handle))
         schema.config.update(base_url=handle.url)
