@@ -23,12 +23,13 @@ class NoPostgres(Exception):
 
 def program(name: str) -> str:
     """Where a program of PostgreSQL is. Raises: NoPostgres."""
-    folders = (
-        [Path(found).parent] if (found := shutil.which(name)) else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    )
-    for folder in reversed(folders):
+    # Debian's own folders first: what it has in /usr/bin are wrappers that look for a cluster of the system's.
+    folders = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    if found := shutil.which(name):
+        folders.append(Path(found).parent)
+    for folder in folders:
         if (folder / name).exists():
-            return str((folder / name).resolve())
+            return str(folder / name)
     raise NoPostgres(f"PostgreSQL's {name} is not here; install the package postgresql")
 
 
