@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -229,6 +230,18 @@ def test_captures_that_go_on_are_thrash_by_the_time_they_take() -> None:
 
     assert _finding(verdict(60), "thrash").severity == "page"
     assert "thrash" not in _detectors(verdict(3))
+
+
+@pytest.mark.parametrize("is_recording", [False, True])
+def test_a_ladder_captured_once_is_no_thrash_however_long_it_took(is_recording: bool) -> None:
+    def verdict(**more: Any) -> Judgement:
+        counts = Dispatch(**{"captures": {"ok": 19}, "replays": 900, "steps": {"full": 900}, "live_graphs": 19, **more})
+        one = window(dispatch=counts, timing=Timing(capture=Histogram.of([632 * MS] * 19)))
+        return judge(evidence(one, is_recording=is_recording))
+
+    assert "thrash" not in _detectors(verdict())
+    for recapturing in ({"live_graphs": 3}, {"destroys": 16}, {"live_graphs": None}, {"steps": {"full": 60}}):
+        assert _finding(verdict(**recapturing), "thrash").severity == "page"
 
 
 def test_a_skip_said_36_times_is_one_finding_with_a_count() -> None:

@@ -2,6 +2,10 @@
 
 A trace shows kernels only. What the probe counts beside it, batch sizes and how they were dispatched, is added from the
 item's own name for the two families that are about nothing else: batches past the ceiling, and padding.
+
+Each recording is judged twice. Alone, as a file: the step time has to be guessed from a step that the profiler made up
+to twice as long. And as a probe in the process would have it: beside the trace the step times that were measured before
+any profiler was started (the blocks of the observed form, one by one). How long the graph form takes is in neither.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from replaywatch.contract.histogram import HistogramBuilder
 from replaywatch.contract.snapshot import EngineConfig
-from replaywatch.contract.window import Dispatch, Window
+from replaywatch.contract.window import Dispatch, Timing, Window
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.judge import judge
 from replaywatch.sources.reader import read
@@ -65,20 +70,39 @@ def recordings() -> Iterator[Recorded]:
 
 
 def situation_of(recorded: Recorded) -> Situation:
-    """A recording, judged."""
-    line = recorded.line
+    """A recording, judged from its trace alone."""
     window, config = _with_counts(recorded)
+    return _judged(recorded, window, config, "corpus", is_sure=bool(recorded.line["host_is_steady"]))
+
+
+def timed_situation_of(recorded: Recorded) -> Situation:
+    """A recording with the step times that a probe measures beside it.
+
+    The step is the measured one, so it does not matter at which speed the host ran during the trace.
+    """
+    window, config = _with_counts(recorded)
+    truth, times = recorded.line["truth"], HistogramBuilder()
+    for block_us in truth["block_us"]["observed"]:
+        times.add(int(1000 * block_us), truth["steps_per_block"]["observed"])
+    timed = replace(window, origin="probe", timing=Timing(step_period=times.build()))
+    return _judged(recorded, timed, config, "timed", is_sure=True)
+
+
+def _judged(
+    recorded: Recorded, window: Window, config: EngineConfig | None, source: str, *, is_sure: bool
+) -> Situation:
+    line = recorded.line
     evidence = Evidence(workload=window.workload, recent=window, lifetime=window, config=config, is_recording=True)
     rho = max(0.0, float(line["truth"]["rho"]))
     return Situation(
-        name=recorded.name,
-        source="corpus",
+        name=recorded.name if source == "corpus" else f"{recorded.name}, timed",
+        source=source,
         judgement=judge(evidence),
         expected=_named(line["expected_findings"]),
         allowed=_named(line["allowed_findings"]),
         split=str(line["split"]),
         rho=rho,
-        truth=rho if line["host_is_steady"] else None,
+        truth=rho if is_sure else None,
         group=str(line["family"]),
     )
 

@@ -158,7 +158,7 @@ def test_case_14_launches_are_compared_with_the_version_before() -> None:
 
 def test_case_15_idle_between_replays_is_told_though_everything_is_replayed() -> None:
     short, long = judged(cases.case_15_idle_between_replays())
-    assert "41 %" in found(short, "replay_gap").title
+    assert "43 %" in found(short, "replay_gap").title
     assert found(long, "replay_gap").severity == "warn"
     for judgement in (short, long):
         estimate = found(judgement, "replay_gap").estimate

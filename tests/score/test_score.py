@@ -41,6 +41,21 @@ def test_stable_faults_that_lose_much_are_found() -> None:
 
 
 @pytest.mark.slow
+def test_with_step_times_every_large_stable_fault_alarms_and_no_control_does() -> None:
+    timed = [s for s in measured().situations if s.source == "timed"]
+    about = [s for s in timed if s.expected & score.ABOUT_CAPTURE and (s.rho or 0.0) >= 0.15]
+    assert [s.name for s in about if not s.alarms & s.expected] == []
+    assert [s.name for s in timed if s.false_alarms] == []
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_nine_times_in_ten() -> None:
+    sure = [s for s in measured().situations if s.source == "timed" and s.judgement.estimate is not None]
+    sure = [s for s in sure if s.truth is not None and not s.expected & score.NOT_CAPTURED]
+    assert sum(score._covers(s) for s in sure) >= 0.9 * len(sure)
+
+
+@pytest.mark.slow
 def test_healthy_days_open_at_most_one_incident_each() -> None:
     assert max(measured().daily[OURS]) <= 1
     assert len(measured().daily[OURS]) == DAYS

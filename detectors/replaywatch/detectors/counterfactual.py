@@ -5,8 +5,9 @@
     rho        = 1 - T_graph / T_observed
 
 It needs one traced stretch and no history. The interval carries the tracer's cost (M23), the gap, the device's own
-variation and the spread of the steps. Source: M13 met a measured truth within 1.7 %; docs/estimate.md has the error on
-the labelled corpus.
+variation and the spread of the steps. Where the probe itself timed many more steps than were traced, and they are the
+same steps, T_observed is what it timed, and the tracer's cost is no longer in doubt. Source: M13 met a measured truth
+within 1.7 %; docs/estimate.md has the error on the labelled corpus.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from math import sqrt
 from typing import Final
 
 from replaywatch.contract.verdict import Estimate
-from replaywatch.contract.window import TracedWork
+from replaywatch.contract.window import TracedWork, Window
 from replaywatch.detectors import calibration as cost
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.figures import merged_periods, spread_of, usual_step_of
 
 FULL_SHARE: Final = 0.9
 
@@ -76,6 +78,7 @@ def model_step(work: TracedWork, *, replays_in_full: bool = False) -> StepModel 
         work.cpu_ops * tracer.cpu_op_ns
         + work.python_calls * tracer.python_call_ns
         + work.runtime_calls * tracer.runtime_call_ns
+        + work.launches * tracer.launch_ns
     ) / n
     mean_ns = work.span_ns / n
     copies_ns = min(work.input_copy_ns, work.busy_ns) / n
@@ -126,21 +129,34 @@ def captured_ns(step: StepModel, observed: float, *, close_ranks: float = cost.C
     return serial_ns + step.stall_ns if step.waits else max(serial_ns, step.stall_ns)
 
 
-def _ratio(step: StepModel, host_factor: float, close_ranks: float) -> float:
-    observed = observed_ns(step, host_factor=host_factor)
+@dataclass(frozen=True, slots=True)
+class TimedSteps:
+    """Steps that the process timed without a tracer: their usual length, and its relative doubt."""
+
+    step_ns: float
+    doubt: float
+
+
+def _ratio(step: StepModel, timed: TimedSteps | None, host_doubt: float, close_ranks: float) -> float:
+    """The recoverable share when the host's part of the step, or the whole timed one, is longer by a relative doubt."""
+    observed = observed_ns(step, host_factor=1.0 + host_doubt) if timed is None else timed.step_ns * (1.0 + host_doubt)
     return min(1.0, max(0.0, 1.0 - captured_ns(step, observed, close_ranks=close_ranks) / observed))
 
 
-def estimate_work(work: TracedWork, *, replays_in_full: bool = False) -> Estimate | None:
+def estimate_work(
+    work: TracedWork, *, replays_in_full: bool = False, timed: TimedSteps | None = None
+) -> Estimate | None:
     """The recoverable share of some traced work; None where it says nothing about gaps or has no steps."""
     step = model_step(work, replays_in_full=replays_in_full)
     if step is None or not work.gaps_are_evidence:
         return None
-    doubt = cost.TRACER_COSTS[work.method].doubt
-    ratio = _ratio(step, 1.0, cost.CLOSE_RANKS_RATIO)
-    low = _ratio(step, 1.0 - doubt - step.spread, cost.CLOSE_RANKS_RATIO + cost.CLOSE_RANKS_DOUBT)
-    high = _ratio(step, 1.0 + doubt + step.spread, cost.CLOSE_RANKS_RATIO - cost.CLOSE_RANKS_DOUBT)
-    observed = observed_ns(step)
+    timed = timed if timed is not None and _are_the_traced(timed, step, work) else None
+    doubt = cost.TRACER_COSTS[work.method].doubt + step.spread if timed is None else timed.doubt
+    device_doubt = cost.CLOSE_RANKS_DOUBT if timed is None else cost.TIMED_DEVICE_DOUBT
+    ratio = _ratio(step, timed, 0.0, cost.CLOSE_RANKS_RATIO)
+    low = _ratio(step, timed, -doubt, cost.CLOSE_RANKS_RATIO + device_doubt)
+    high = _ratio(step, timed, doubt, cost.CLOSE_RANKS_RATIO - device_doubt)
+    observed = observed_ns(step) if timed is None else timed.step_ns
     return Estimate(
         ratio=ratio,
         low=max(0.0, min(low, ratio - cost.LEAST_DOUBT)),
@@ -148,6 +164,27 @@ def estimate_work(work: TracedWork, *, replays_in_full: bool = False) -> Estimat
         step_us=observed / 1000,
         graph_step_us=captured_ns(step, observed) / 1000,
     )
+
+
+def _are_the_traced(timed: TimedSteps, step: StepModel, work: TracedWork) -> bool:
+    """Whether timed and traced steps can be the same: a tracer that finds steps by repetition may find half a step."""
+    low, high = cost.SAME_STEP_RANGE
+    least = min(low, 1.0 - cost.MOST_TRACER_SHARE) if cost.TRACER_COSTS[work.method].cpu_op_ns else low
+    return least * step.traced_ns <= timed.step_ns <= high * step.traced_ns
+
+
+def timed_steps(window: Window) -> TimedSteps | None:
+    """The steps that the probe timed itself, all modes together; None where they are few beside the traced ones."""
+    work, timing = window.traced, window.timing
+    if window.origin != "probe" or work is None:
+        return None
+    periods = merged_periods(timing.step_by_mode) or timing.step_period
+    if periods is None or periods.count < cost.TIMED_STEPS_RATIO * max(1, work.steps + work.skipped_steps):
+        return None
+    usual_us, _ = usual_step_of(periods)
+    if usual_us is None:
+        return None
+    return TimedSteps(1000 * usual_us, min(0.5, max(cost.LEAST_TIMED_DOUBT, spread_of(periods))))
 
 
 def replays_in_full(evidence: Evidence) -> bool:
@@ -160,4 +197,7 @@ def replays_in_full(evidence: Evidence) -> bool:
 def estimate_recoverable(evidence: Evidence) -> Estimate | None:
     """The recoverable share of a workload's step time, from its recent traced work; None when nothing was traced."""
     work = evidence.recent.traced or evidence.lifetime.traced
-    return None if work is None else estimate_work(work, replays_in_full=replays_in_full(evidence))
+    if work is None:
+        return None
+    window = evidence.recent if evidence.recent.traced is not None else evidence.lifetime
+    return estimate_work(work, replays_in_full=replays_in_full(evidence), timed=timed_steps(window))

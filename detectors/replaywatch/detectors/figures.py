@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from functools import reduce
+from math import log, sqrt
 from typing import Final
 
-from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram
+from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram, bucket_index
 from replaywatch.contract.window import Dispatch, Timing, Window
 
 # A step this many times longer than the usual one is a pause, of the host or for want of work, and no step.
@@ -73,12 +74,33 @@ def _read(window: Window) -> Figures:
 
 def usual_step(timing: Timing) -> tuple[float | None, float | None]:
     """Mean microseconds of the steps that are no pauses, and the share of the time that pauses take."""
-    periods = timing.step_period
-    if periods is None and timing.step_by_mode:
-        periods = Histogram()
-        for one in timing.step_by_mode.values():
-            periods = periods.merge(one)
-    if periods is None or not periods.count or not periods.sum:
+    periods = timing.step_period or merged_periods(timing.step_by_mode)
+    return (None, None) if periods is None else usual_step_of(periods)
+
+
+def merged_periods(by_mode: Mapping[str, Histogram] | None) -> Histogram | None:
+    """Steps of all modes; None where no mode was timed."""
+    if not by_mode:
+        return None
+    first, *others = by_mode.values()
+    return reduce(Histogram.merge, others, first)
+
+
+def spread_of(periods: Histogram) -> float:
+    """Relative spread of the steps that are no pauses, without what the buckets' width adds."""
+    edge = bucket_index(PAUSE_STEPS * (periods.quantile(0.5) or 1.0))
+    kept = [(i, n) for i, n in periods.buckets.items() if i <= edge]
+    total = sum(n for _, n in kept)
+    if not total:
+        return 0.0
+    mean = sum(i * n for i, n in kept) / total
+    variance = sum((i - mean) ** 2 * n for i, n in kept) / total - 1 / 12
+    return sqrt(max(0.0, variance)) * log(2.0) / BUCKETS_PER_DOUBLING
+
+
+def usual_step_of(periods: Histogram) -> tuple[float | None, float | None]:
+    """The same for one histogram of steps."""
+    if not periods.count or not periods.sum:
         return None, None
     usual_ns = periods.quantile(0.5) or 0.0
     edge_ns = PAUSE_STEPS * usual_ns

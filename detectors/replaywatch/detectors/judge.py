@@ -18,6 +18,7 @@ from replaywatch.contract.window import Workload
 from replaywatch.detectors.catalogue import DETECTORS
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.overflow import BOTH_WAYS
 
 VerdictWord = Literal["healthy", "finding", "warming_up", "blind"]
 
@@ -61,9 +62,12 @@ def judge(evidence: Evidence) -> Judgement:
 
 
 def _recoverable(counterfactual: Estimate | None, findings: tuple[Finding, ...]) -> Estimate | None:
-    """The largest share that a fault vouches for; the counterfactual's where no fault knows more."""
+    """The largest share that a fault vouches for; the counterfactual's where no fault knows more.
+
+    Where the process itself ran both ways, its own steps say what the host does beside them, which no model knows.
+    """
     costs = [f.estimate for f in findings if f.is_fault and f.estimate and f.estimate.is_recoverable]
-    if counterfactual is not None:
+    if counterfactual is not None and not any(e.method == BOTH_WAYS for e in costs):
         costs.insert(0, counterfactual)
     return max(costs, key=lambda e: e.low, default=None)
 

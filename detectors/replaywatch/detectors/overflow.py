@@ -27,6 +27,8 @@ from replaywatch.detectors.voting import peers_vote
 OVERFLOW_SHARE: Final = 0.01
 ABSORBING_SHARE: Final = 0.5
 ABSORBING_SECONDS: Final = 45.0
+# How an estimate was made that compares steps of one process.
+BOTH_WAYS: Final = "replayed against eager steps"
 
 
 class Overflow:
@@ -176,7 +178,7 @@ def _estimate(evidence: Evidence, share: float) -> Estimate | None:
     weight = min(1.0, eager.sum / everything)
     low, high = one_low * weight, one_high * weight
     mean_us = everything / max(1, sum(h.count for h in times.values())) / 1000
-    return Estimate((low + high) / 2, low, high, step_us=mean_us, method="replayed against eager steps")
+    return Estimate((low + high) / 2, low, high, step_us=mean_us, method=BOTH_WAYS)
 
 
 def _batch_growth(evidence: Evidence) -> float:

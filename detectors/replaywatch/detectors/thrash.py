@@ -14,6 +14,8 @@ CAPTURES_PER_REPLAY: Final = 0.003
 MIN_CAPTURES: Final = 4
 # Captures that nothing times may be those of the start for so long.
 STARTING_SECONDS: Final = 180.0
+# A step in five that captures is no ladder, even if nothing is dropped.
+ONCE_RATE: Final = 0.2
 # A recording is short; one capture in it may be the start.
 MIN_RECORDED_CAPTURES: Final = 2
 
@@ -21,8 +23,8 @@ MIN_RECORDED_CAPTURES: Final = 2
 class Thrash:
     """Captures go on while replays run, so that recording takes a real share of the time.
 
-    Bad at: the first minutes, in which an engine captures its ladder, look the same until replays outnumber it; short
-    jobs never amortise and are told, not paged.
+    Bad at: the first three minutes: graphs that are captured and all kept are taken for an engine's ladder until then,
+    and where nothing says what is kept, a ladder looks like recapturing until replays outnumber it.
     """
 
     name: ClassVar[str] = "thrash"
@@ -46,10 +48,14 @@ class Thrash:
         return self._finding(evidence, captures, steps)
 
     def _finding(self, evidence: Evidence, captures: int, steps: int) -> Verdict:
+        young = readings.window_seconds(evidence.lifetime) < STARTING_SECONDS
+        if young and _captured_once(evidence, captures, steps):
+            if not evidence.is_recording:
+                return WarmingUp(self.name, "three minutes: an engine captures its sizes when it starts")
+            return Healthy(self.name, f"{captures} graphs were captured at the start, and all of them are kept")
         estimate = _estimate(evidence)
         if estimate is not None and estimate.severity == "none":
             return Healthy(self.name, f"{captures} captures take {readings.percent(estimate.ratio)} of the time")
-        young = readings.window_seconds(evidence.lifetime) < STARTING_SECONDS
         if estimate is None and young and not evidence.is_recording:
             return WarmingUp(self.name, "three minutes: an engine captures its sizes when it starts")
         return Finding(
@@ -85,6 +91,13 @@ _REMEDY: Final = (
     "Pad or bucket the input to few shapes, keep input addresses stable, and mark truly dynamic work "
     "with triton.cudagraph_skip_dynamic_graphs=True instead of recording each size."
 )
+
+
+def _captured_once(evidence: Evidence, captures: int, steps: int) -> bool:
+    """Whether all graphs that were captured are still there, and most steps needed none: a ladder, not recapturing."""
+    lived = evidence.lifetime.dispatch
+    kept = lived.live_graphs is not None and captures <= lived.live_graphs and not lived.destroys
+    return kept and captures < ONCE_RATE * steps
 
 
 def _estimate(evidence: Evidence) -> Estimate | None:
