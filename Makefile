@@ -38,7 +38,7 @@ score: $(DEV_STAMP) ## Precision, recall, errors over the labelled corpus, fleet
 docs: $(DEV_STAMP) ## Build the documentation's site
 	@$(BIN)/python docs/_generate/pages.py && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-picture: $(STAMP) ## Take the picture of the page that README shows (needs Chromium)
+picture: $(DEV_STAMP) ## Take the pictures of the page that README and docs show (needs Chromium)
 	@$(BIN)/python docs/_generate/picture.py
 
 pages: $(DEV_STAMP) ## Write generated pages, the chart's README, the images' pins

@@ -12,6 +12,8 @@ from collector.conftest import Start
 from collector.material import HEADERS, SECOND, body, eager_window, workload
 from collector.test_metrics import feed
 from replaywatch.collector import wording
+from replaywatch.collector.charts import step_time_chart
+from replaywatch.collector.series import Point
 from replaywatch.collector.trail import POINTS_MAX, Trail
 
 VOID = {"meta", "link", "input", "br", "img", "circle", "line", "rect", "path", "polyline", "polygon"}
@@ -164,6 +166,28 @@ def test_numbers_read_well() -> None:
     assert wording.span(3_700 * SECOND) == "1 h 1 min"
     assert wording.evidence_value(0.25, "ratio") == f"25{gap}%"
     assert wording.evidence_value("NONE", "") == "NONE"
+
+
+def test_no_line_ends_inside_a_figure_or_an_option() -> None:
+    gap = "\N{NO-BREAK SPACE}"
+    assert wording.prose("busy 6.0 % of 14 ms, 12 sequences") == f"busy 6.0{gap}% of 14{gap}ms, 12 sequences"
+    assert wording.prose("give --a-b 48 (-cc.mode=...), a-b -- 5") == (
+        'give <span class="option"><code>--a-b</code></span> 48 '
+        '<span class="option">(<code>-cc.mode=...</code></span>), a-b -- 5'
+    )
+    assert wording.prose("<x> & 'y'") == "&lt;x&gt; &amp; &#39;y&#39;"
+
+
+def test_a_line_goes_on_over_slices_that_measured_nothing_and_ends_where_there_were_none_for_long() -> None:
+    def slice_(second: int, step_ns: float | None) -> Point:
+        start = second * SECOND
+        timed = None if step_ns is None else 1.0
+        return Point(start, start + SECOND, 1, 1.0, 0.0, 0.0, timed, step_ns, None, None, None, None, None, None)
+
+    near = [slice_(n, 1e6 if n % 3 == 0 else None) for n in range(30)]
+    far = [slice_(n, 1e6) for n in (0, 60, 120)]
+    assert str(step_time_chart(near).plot).count("<polyline") == 1
+    assert str(step_time_chart(far).plot).count("<polyline") == 3
 
 
 def test_a_trail_keeps_its_length_and_its_mean() -> None:

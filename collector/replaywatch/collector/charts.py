@@ -148,16 +148,16 @@ def _line_chart(
     told: str,
 ) -> Chart:
     start, end = _bounds(points)
-    measured = [(i, v) for i, p in enumerate(points) if (v := value(p)) is not None]
+    measured = [p for p in points if value(p) is not None]
     lines: list[list[tuple[float, float]]] = []
     reached = -1
-    for i, v in measured:
-        y = HEIGHT * (1 - _clamped(v / top))
-        x0, x1 = _x(points[i].start_ns, start, end), _x(_reach(points, i), start, end)
-        if not lines or points[i].start_ns > reached:
+    for i, p in enumerate(measured):
+        y = HEIGHT * (1 - _clamped((value(p) or 0.0) / top))
+        x0, x1 = _x(p.start_ns, start, end), _x(_reach(measured, i), start, end)
+        if not lines or p.start_ns > reached:
             lines.append([])
         lines[-1] += [(x0, y), (x1, y)]
-        reached = _reach(points, i)
+        reached = _reach(measured, i)
     parts = [_line(css, line) for line in lines]
     return Chart(_plot("".join(parts)), (wording(top), wording(top / 2), "0"), _time_labels(start, end), told)
 

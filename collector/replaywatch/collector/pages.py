@@ -182,6 +182,7 @@ def _environment() -> Environment:
         clock=wording.clock_text,
         evidence=wording.evidence_value,
         count=wording.count,
+        prose=wording.prose,
     )
     environment.globals["words"] = wording.VERDICT_WORDS
     return environment

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from typing import Final
+
+from markupsafe import Markup, escape
 
 VERDICT_WORDS: Final = {
     "finding": "finding",
@@ -14,6 +17,8 @@ VERDICT_WORDS: Final = {
 }
 NOTHING: Final = "–"
 GAP: Final = "\N{NO-BREAK SPACE}"
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[nuµm]?s|min|h|d|[KMGT]?i?B|GPUs?|steps?|kernels?)(?!\w))")
+_OPTION: Final = re.compile(r"(?<![\w-])(\(?)(--?[A-Za-z][\w-]*(?:\.[\w-]+)*(?:=(?:\.\.\.|[\w.:+-]*\w))?)")
 
 
 def percent(ratio: float | None) -> str:
@@ -24,6 +29,11 @@ def percent(ratio: float | None) -> str:
     if value == 0 or abs(value) >= 99.95:
         return f"{value:.0f}{GAP}%"
     return f"{value:.1f}{GAP}%" if abs(value) < 10 or abs(value) > 99 else f"{value:.0f}{GAP}%"
+
+
+def prose(text: str) -> Markup:
+    """A sentence in which no line ends between a number and its unit, or inside a command line's option."""
+    return Markup(_OPTION.sub(r'<span class="option">\1<code>\2</code></span>', _UNIT.sub(GAP, str(escape(text)))))
 
 
 def duration_us(value: float | None) -> str:

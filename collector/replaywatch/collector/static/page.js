@@ -1,12 +1,14 @@
-// Keeps the page current: fetches it again and swaps the content, leaving what the reader is doing alone.
+// Keeps the page current: fetches it again and swaps the content, leaving what the reader is doing alone. Keys and theme.
 "use strict";
 (() => {
   const every = 5000;
   const live = document.getElementById("live");
+  const theme = document.getElementById("theme");
+  const root = document.documentElement;
 
   function isBusy() {
     const active = document.activeElement;
-    return document.hidden || (active && active.matches("input, button")) || !getSelection().isCollapsed;
+    return document.hidden || (active && active.closest("form")) || !getSelection().isCollapsed;
   }
 
   function adopt(text) {
@@ -27,13 +29,63 @@
     if (isBusy()) return;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-      if (answer.ok) adopt(await answer.text());
+      if (answer.ok && !isBusy()) adopt(await answer.text());
     } catch {
       live.classList.add("lost");
       live.querySelector(".words").textContent = "the collector does not answer";
     }
   }
 
+  function isDark() {
+    return (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  }
+
+  function nameTheme() {
+    theme.textContent = isDark() ? "Light" : "Dark";
+    theme.setAttribute("aria-label", isDark() ? "Use the light theme" : "Use the dark theme");
+  }
+
+  function changeTheme() {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    nameTheme();
+    try {
+      localStorage.setItem("theme", root.dataset.theme);
+    } catch {
+      // Storage is forbidden: it holds for this page only.
+    }
+  }
+
+  function step(forward) {
+    const stops = [...document.querySelectorAll("main .cover, main .name")];
+    if (!stops.length) return;
+    const at = stops.indexOf(document.activeElement);
+    const next = at < 0 ? (forward ? 0 : stops.length - 1) : at + (forward ? 1 : -1);
+    if (stops[next]) stops[next].focus();
+  }
+
+  function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const field = event.target.closest && event.target.closest("input, textarea, select");
+    if (field) {
+      if (event.key === "Escape") field.blur();
+      return;
+    }
+    if (event.key === "/") {
+      const search = document.getElementById("q");
+      if (!search) return;
+      event.preventDefault();
+      search.focus();
+      search.select();
+    } else if (event.key === "j" || event.key === "k") {
+      step(event.key === "j");
+    }
+  }
+
   live.classList.add("on");
+  theme.hidden = false;
+  nameTheme();
+  theme.addEventListener("click", changeTheme);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
+  document.addEventListener("keydown", onKey);
   setInterval(refresh, every);
 })();
