@@ -10,16 +10,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.conftest import StartAgent
-from agent.frames import Probe, frame, wait_until, without_snapshots
+from agent.frames import Probe, frame, wait_until, window, without_snapshots
 from contract.windows import WINDOW
 from replaywatch.agent.board import AFTERGLOW_NS, Board, ClassicHistogram
 from replaywatch.agent.exposition import Exposition, classic_buckets
@@ -29,9 +31,11 @@ from replaywatch.agent.metrics_server import MetricsServer
 from replaywatch.agent.serve import STUCK_NS
 from replaywatch.contract.errors import ConfigurationError
 from replaywatch.contract.histogram import Histogram
+from replaywatch.contract.identity import workload_id
 from replaywatch.contract.metrics import CATALOGUE, WORKLOAD_LABELS
 from replaywatch.contract.window import Dispatch, Window
 
+IN_OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 ROWS = {m.name: m for m in CATALOGUE if m.exposer in ("agent", "both")}
 NOW = 10**18
 
@@ -281,3 +285,36 @@ def test_a_scrape_of_many_workloads_is_quick() -> None:
     started = time.process_time()
     exposed(board)
     assert time.process_time() - started < 5
+
+
+def examples_of(url: str) -> dict[tuple[str, str], Any]:
+    """Exemplars by metric and its own label, as a scraper that asks for OpenMetrics gets them."""
+    with urllib.request.urlopen(urllib.request.Request(url, headers=IN_OPENMETRICS), timeout=10) as answer:
+        families = list(openmetrics.text_string_to_metric_families(answer.read().decode()))
+    return {
+        (s.name, s.labels.get("reason") or s.labels.get("mode") or ""): s.exemplar
+        for f in families
+        for s in f.samples
+        if s.exemplar is not None
+    }
+
+
+def test_counters_carry_an_example_that_leads_to_the_workloads_page() -> None:
+    earlier = replace(window(0), dispatch=Dispatch(steps={"full": 5, "eager": 2}, fallbacks={"forced_eager": 2}))
+    later = replace(window(1), dispatch=Dispatch(steps={"full": 7}))
+    for windows in ((earlier, later), (later, earlier)):
+        server = MetricsServer(("127.0.0.1", 0), Exposition(made_board(*windows), Ledger(), {}), lambda: None)
+        server.start()
+        try:
+            found = examples_of(server.url)
+        finally:
+            server.stop()
+        assert set(found) == {
+            ("cudagraph_steps_total", "full"),
+            ("cudagraph_steps_total", "eager"),
+            ("cudagraph_fallbacks_total", "forced_eager"),
+        }
+        latest, only = found["cudagraph_steps_total", "full"], found["cudagraph_steps_total", "eager"]
+        assert latest.labels == only.labels == {"workload": workload_id(earlier.workload)}
+        assert (latest.value, float(latest.timestamp)) == (7.0, pytest.approx(later.end_ns / 1e9))
+        assert (only.value, float(only.timestamp)) == (2.0, pytest.approx(earlier.end_ns / 1e9))

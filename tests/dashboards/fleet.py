@@ -51,6 +51,7 @@ EXPECTED = {
     "device": ("peer-1", "CudaGraphContention"),
     "peers": ("peer-0", "CudaGraphOddOneOut"),
     "sudden": ("sudden-0", "CudaGraphSudden"),
+    "sight": ("contradiction-0", "CudaGraphContradiction"),
 }
 
 

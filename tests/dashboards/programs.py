@@ -78,6 +78,14 @@ class Prometheus:
         found: list[dict[str, Any]] = self._get("/api/v1/query", given)["result"]
         return found
 
+    def exemplars(self, expr: str) -> list[dict[str, Any]]:
+        """Exemplars of the last hour of the series that an expression reads, with the series' labels."""
+        now = time.time()
+        found: list[dict[str, Any]] = self._get(
+            "/api/v1/query_exemplars", {"query": expr, "start": str(now - 3600), "end": str(now + 60)}
+        )
+        return found
+
     def alerts(self) -> list[dict[str, Any]]:
         """Alerts that are pending or firing."""
         found: list[dict[str, Any]] = self._get("/api/v1/alerts", {})["alerts"]
@@ -107,6 +115,7 @@ def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
         f"--config.file={file}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={url.removeprefix('http://')}",
+        "--enable-feature=exemplar-storage",
         "--log.level=warn",
     ]
     with server(command, f"{url}/-/ready", folder / "prometheus.log"):

@@ -34,7 +34,7 @@ type Text<T> = T extends string ? `${T}` : T extends (infer U)[] ? Text<U>[] : T
 type Mark = Omit<s.AnnotationQuery, 'target'> & {
   titleFormat: string; textFormat: string; target: { expr: string; refId: string; interval: string } };
 type Target = { refId: string; datasource: s.DataSourceRef; expr: string; legendFormat: string; instant: boolean;
-  range: boolean; format: 'time_series' | 'table' | 'heatmap'; editorMode: 'code' };
+  range: boolean; exemplar?: boolean; format: 'time_series' | 'table' | 'heatmap'; editorMode: 'code' };
 type Of<Type extends string, Options, Custom> = Omit<s.Panel, 'type' | 'options' | 'fieldConfig' | 'targets'> & {
   type: Type; targets: Target[]; options: Partial<Text<Options>>;
   fieldConfig: Text<s.FieldConfigSource<Partial<Custom>>> };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from dashboards.programs import needs_servers
 from dashboards.schema_check import needs_schema, type_errors
 from dashboards.stage import Stage, until
-from replaywatch.contract.metrics import CATALOGUE
+from replaywatch.contract.metrics import CATALOGUE, EXEMPLIFIED
 from replaywatch.dashboards.artifacts import artifacts
 from replaywatch.dashboards.board import Board, board_json, board_text
 from replaywatch.dashboards.boards import BOARDS
@@ -153,3 +154,34 @@ def test_the_documented_join_with_dcgm_exporter_returns_data(running: Stage) -> 
     page = (ROOT / "docs" / "metrics.md").read_text()
     (join,) = re.findall(r"`(cudagraph_device_busy_ratio \* on [^`]*)`", page)
     until(lambda: running.prometheus.query(join))
+
+
+EXEMPLIFIED_PANELS = [
+    (b.uid, p["title"], t["expr"])
+    for b in BOARDS
+    for p in board_json(b)["panels"]
+    for t in p.get("targets", [])
+    if t.get("exemplar")
+]
+
+
+@needs_servers
+@pytest.mark.parametrize(("uid", "title", "expr"), EXEMPLIFIED_PANELS)
+def test_exemplars_of_a_panel_are_scraped_and_lead_to_a_page_that_is_there(
+    running: Stage, uid: str, title: str, expr: str
+) -> None:
+    """By real content negotiation: Prometheus asks for OpenMetrics, and keeps what the agent adds to it."""
+    until(lambda: running.prometheus.exemplars(filled(expr)))
+    for series in running.prometheus.exemplars(filled(expr)):
+        exemplar = series["exemplars"][-1]
+        assert set(exemplar["labels"]) == {"workload"}
+        assert float(exemplar["value"]) > 0
+        with urllib.request.urlopen(
+            f"{running.collector_url}/workloads/{exemplar['labels']['workload']}", timeout=20
+        ) as page:
+            assert series["seriesLabels"]["pod"] in page.read().decode()
+
+
+def test_the_counters_of_the_catalogue_that_have_exemplars_are_on_panels() -> None:
+    shown = " ".join(expr for _, _, expr in EXEMPLIFIED_PANELS)
+    assert {name for name in EXEMPLIFIED if name in shown} == EXEMPLIFIED

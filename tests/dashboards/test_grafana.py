@@ -74,6 +74,19 @@ def test_a_source_that_moved_is_updated_and_keeps_its_other_settings(grafana: Gr
     assert grafana.sources["prometheus"]["jsonData"]["timeInterval"] == "15s"
 
 
+def test_a_source_leads_from_exemplars_to_the_page_where_one_is_named(grafana: GrafanaStandIn) -> None:
+    push(site(grafana), SOURCE)
+    there = grafana.sources["prometheus"]["jsonData"]
+    assert "exemplarTraceIdDestinations" not in there
+    named = Source(SOURCE.url, "https://replaywatch.example/")
+    assert Counter(c.what for c in push(site(grafana), named)) == {"updated": 1, "unchanged": 1 + len(BOARDS)}
+    (link,) = grafana.sources["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
+    assert link["url"] == "https://replaywatch.example/workloads/${__value.raw}"
+    assert Counter(c.what for c in push(site(grafana), named)) == {"unchanged": 2 + len(BOARDS)}
+    # Who names none leaves the links of others alone.
+    assert whats(grafana) == {"unchanged": 2 + len(BOARDS)}
+
+
 def test_without_a_source_none_is_touched(grafana: GrafanaStandIn) -> None:
     push(site(grafana))
     assert grafana.sources == {}
@@ -125,7 +138,14 @@ def test_an_export_has_all_files_and_follows_the_settings(tmp_path: Path) -> Non
     assert "https://wiki.example/alerts.md#" in rules
     provider = yaml.safe_load((tmp_path / "out/provisioning/dashboards/replaywatch.yml").read_text())
     assert provider["providers"][0]["folderUid"] == FOLDER_UID
+    text = (tmp_path / "out/provisioning/datasources/prometheus.yml").read_text()
+    (link,) = yaml.safe_load(text)["datasources"][0]["jsonData"]["exemplarTraceIdDestinations"]
+    assert link["url"] == "http://127.0.0.1:8790/workloads/$${__value.raw}"
     assert export(tmp_path / "out") == files
+    export(tmp_path / "out", page="https://page.example")
+    assert (
+        "https://page.example/workloads/$${" in (tmp_path / "out/provisioning/datasources/prometheus.yml").read_text()
+    )
 
 
 def test_an_export_into_a_file_is_refused(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from replaywatch.agent.measures import (
     probe_costs,
 )
 from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram
+from replaywatch.contract.identity import workload_id
+from replaywatch.contract.metrics import EXEMPLIFIED
 from replaywatch.contract.window import Window
 
 # More than any closed label set has; only the names of failed calls can reach it.
@@ -58,21 +60,34 @@ class ClassicHistogram:
         self.cells[min(max(exponent - self.first, 0), len(self.cells) - 1)] += count
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The last window that added to a counter: whose it was, by the id in the collector's addresses, and how much."""
+
+    workload: str
+    amount: int
+    end_ns: int
+
+
 @dataclass(slots=True)
 class Series:
     """What is shown of one workload. Shape: `counters` by metric and label value; `gauges` by process and phase."""
 
     seen_ns: int
     counters: dict[tuple[str, str], int] = field(default_factory=dict)
+    examples: dict[tuple[str, str], Example] = field(default_factory=dict)
     histograms: dict[str, ClassicHistogram] = field(default_factory=dict)
     gauges: dict[Hashable, dict[str, float]] = field(default_factory=dict)
     ended: bool = False
 
     def add(self, window: Window, process: Hashable) -> None:
         """Add one window of a process."""
+        who = workload_id(window.workload)
         for name, label, amount in counts(window):
             if amount > 0:
-                self._count(name, label, amount)
+                key = self._count(name, label, amount)
+                if name in EXEMPLIFIED and ((last := self.examples.get(key)) is None or last.end_ns < window.end_ns):
+                    self.examples[key] = Example(who, amount, window.end_ns)
         for name, (pick, first, last) in HISTOGRAMS.items():
             histogram = pick(window.timing)
             if histogram is not None:
@@ -87,11 +102,12 @@ class Series:
             self.histograms[name] = ClassicHistogram.between(first, last)
         return self.histograms[name]
 
-    def _count(self, name: str, label: str, amount: int) -> None:
+    def _count(self, name: str, label: str, amount: int) -> tuple[str, str]:
         key = (name, label)
         if key not in self.counters and sum(n == name for n, _ in self.counters) >= MAX_LABEL_VALUES:
             key = (name, "other")
         self.counters[key] = self.counters.get(key, 0) + amount
+        return key
 
     def gauge(self, name: str) -> float | None:
         """A gauge over the processes of one workload: ratios are averaged, amounts added."""

@@ -10,8 +10,9 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
-from replaywatch.agent.board import Board, ClassicHistogram, Series
+from replaywatch.agent.board import Board, ClassicHistogram, Example, Series
 from replaywatch.agent.ledger import Ledger
 from replaywatch.contract.metrics import CATALOGUE, WORKLOAD_LABELS, Metric
 
@@ -52,7 +53,8 @@ class Exposition(Collector):
             elif isinstance(family, CounterMetricFamily):
                 for (name, label), count in one.counters.items():
                     if name == metric.name:
-                        family.add_metric((*labels, label) if metric.labels else labels, count)
+                        shown = (*labels, label) if metric.labels else labels
+                        family.add_metric(shown, count, exemplar=_exemplar(one.examples.get((name, label))))
             elif isinstance(family, GaugeMetricFamily) and (value := one.gauge(metric.name)) is not None:
                 family.add_metric(labels, value)
         return family
@@ -71,6 +73,13 @@ class Exposition(Collector):
         for labels, count in rows:
             family.add_metric(labels, count)
         return family
+
+
+def _exemplar(example: Example | None) -> Exemplar | None:
+    """As OpenMetrics has it; the older text format leaves it out."""
+    if example is None:
+        return None
+    return Exemplar({"workload": example.workload}, example.amount, example.end_ns / 1e9)
 
 
 def _family(metric: Metric, labels: tuple[str, ...]) -> Family:

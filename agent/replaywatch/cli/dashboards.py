@@ -21,8 +21,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--ca-file", help="what Grafana's certificate must be signed by")
         if verb == "push":
             sub.add_argument("--prometheus-url", help="also make a data source of this Prometheus")
+            sub.add_argument("--page-url", help="with it: where browsers reach the collector, for links from exemplars")
     export = verbs.add_parser("export", help="write dashboards, provisioning files and rules into a folder")
     export.add_argument("folder", type=Path)
+    export.add_argument(
+        "--page-url", default="http://127.0.0.1:8790", help="where browsers reach the collector, for links"
+    )
     export.add_argument("--runbooks", default="docs", help="address of the documentation, for runbook links")
 
 
@@ -41,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
         ca_file=arguments.ca_file,
     )
     if arguments.verb == "push":
-        source = Source(arguments.prometheus_url) if arguments.prometheus_url else None
+        source = Source(arguments.prometheus_url, arguments.page_url) if arguments.prometheus_url else None
         for change in push(site, source):
             print(f"{change.what:10} {change.kind} {change.uid}")
         return 0
@@ -55,6 +59,6 @@ def _export(arguments: argparse.Namespace) -> int:
     from replaywatch.dashboards.export import export
     from replaywatch.dashboards.rule import RuleSettings
 
-    for path in export(arguments.folder, RuleSettings(runbooks=arguments.runbooks)):
+    for path in export(arguments.folder, RuleSettings(runbooks=arguments.runbooks), arguments.page_url):
         print(path)
     return 0

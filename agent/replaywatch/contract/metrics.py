@@ -73,7 +73,7 @@ CATALOGUE: Final = (
     Metric(
         "cudagraph_finding",
         "gauge",
-        "1 while a finding is open.",
+        "1 while a finding is open; what is no fault has the severity info.",
         ("detector", "severity"),
         exposer="collector",
     ),
@@ -203,3 +203,12 @@ CATALOGUE: Final = (
     ),
 )
 BY_NAME: Final = {metric.name: metric for metric in CATALOGUE}
+# Counters whose samples carry the id of a workload as an exemplar, which leads from a graph to the workload's page.
+EXEMPLIFIED: Final = frozenset(
+    {
+        "cudagraph_steps_total",
+        "cudagraph_fallbacks_total",
+        "cudagraph_captures_total",
+        "cudagraph_failed_calls_total",
+    }
+)

@@ -104,7 +104,7 @@ def workload_families(views: Iterable[WorkloadView]) -> Iterator[MetricFamily]:
         if estimate is not None and estimate.is_recoverable:
             for bound, value in (("low", estimate.low), ("estimate", estimate.ratio), ("high", estimate.high)):
                 ratios.add_metric([*labels, bound], value)
-        open_findings = {(f.detector, f.severity) for f in view.judgement.findings if f.is_fault}
+        open_findings = {(f.detector, f.severity if f.is_fault else "info") for f in view.judgement.findings}
         for detector, severity in sorted(open_findings):
             findings.add_metric([*labels, detector, severity], 1.0)
         config = view.config

@@ -7,17 +7,20 @@ from pathlib import Path
 from replaywatch.contract.errors import ConfigurationError
 from replaywatch.dashboards.board import board_text
 from replaywatch.dashboards.boards import BOARDS
-from replaywatch.dashboards.provisioning import provider_text, source_text
+from replaywatch.dashboards.provisioning import PAGE, provider_text, source_text
 from replaywatch.dashboards.rule import RuleSettings
 from replaywatch.dashboards.rules import rules_text
 
 
-def export(folder: Path, settings: RuleSettings | None = None) -> list[Path]:
-    """Write everything below a folder, which is made; the files, in order. Raises: ConfigurationError."""
+def export(folder: Path, settings: RuleSettings | None = None, page: str = PAGE) -> list[Path]:
+    """Write everything below a folder, which is made; the files, in order. Raises: ConfigurationError.
+
+    `page` is where browsers reach the collector, for links from exemplars.
+    """
     texts = {
         **{f"grafana/{board.uid}.json": board_text(board) for board in BOARDS},
         "provisioning/dashboards/replaywatch.yml": provider_text(),
-        "provisioning/datasources/prometheus.yml": source_text(),
+        "provisioning/datasources/prometheus.yml": source_text(page=page),
         "rules/replaywatch.rules.yml": rules_text(settings),
     }
     files = []

@@ -12,7 +12,11 @@ from replaywatch.dashboards.rule import Alert, RuleSettings
 from replaywatch.detectors.detector import Detector
 
 # Our severities as the words that Alertmanager configurations in the field route by.
-SEVERITY: Final = '{{ if eq $labels.severity "page" }}critical{{ else }}warning{{ end }}'
+SEVERITY: Final = (
+    '{{ if eq $labels.severity "page" }}critical{{ else if eq $labels.severity "info" }}info{{ else }}warning{{ end }}'
+)
+# Findings that inform wake nobody, but that what is seen contradicts itself is about all other alerts.
+_TOLD: Final = {"sight": "info|warn|page"}
 _SAME: Final = ("namespace", "pod", "container", "component", "rank", "UUID", "phase")
 
 
@@ -34,7 +38,7 @@ def _alert(detector: Detector, settings: RuleSettings) -> Alert:
         name=alert_name(detector.name),
         expr=(
             f"max by ({WORKLOAD}, detector, severity) "
-            f'(cudagraph_finding{{detector="{detector.name}", severity=~"warn|page"}}) == 1'
+            f'(cudagraph_finding{{detector="{detector.name}", severity=~"{_TOLD.get(family, "warn|page")}"}}) == 1'
         ),
         hold=settings.hold,
         keep=settings.keep,

@@ -14,7 +14,7 @@ from replaywatch.contract.errors import ConfigurationError
 from replaywatch.dashboards.board import Board, board_json
 from replaywatch.dashboards.boards import BOARDS
 from replaywatch.dashboards.panel_kinds import Json
-from replaywatch.dashboards.provisioning import FOLDER
+from replaywatch.dashboards.provisioning import FOLDER, example_links
 
 if TYPE_CHECKING:
     from grafana_client.client import GrafanaException
@@ -44,9 +44,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Prometheus as a data source, for a Grafana that has none yet."""
+    """A Prometheus as a data source, for a Grafana that has none yet.
+
+    `page` is where browsers reach the collector's page, for links from exemplars; None leaves such links alone.
+    """
 
     url: str
+    page: str | None = None
     name: str = "Prometheus"
     uid: str = "prometheus"
 
@@ -157,13 +161,15 @@ def _push_folder(api: Any) -> Change:
 
 def _push_source(api: Any, source: Source) -> Change:
     wanted = {"name": source.name, "uid": source.uid, "type": "prometheus", "access": "proxy", "url": source.url}
+    own = {} if source.page is None else {"exemplarTraceIdDestinations": example_links(source.page)}
     there = _found(api.datasource.get_datasource_by_uid, source.uid)
     if there is None:
-        api.datasource.create_datasource({**wanted, "jsonData": {"httpMethod": "POST"}})
+        api.datasource.create_datasource({**wanted, "jsonData": {"httpMethod": "POST", **own}})
         return Change("data source", source.uid, "created")
-    if all(there.get(name) == value for name, value in wanted.items()):
+    kept = there.get("jsonData") or {}
+    if {**there, **wanted} == there and {**kept, **own} == kept:
         return Change("data source", source.uid, "unchanged")
-    api.datasource.update_datasource_by_uid(source.uid, {**there, **wanted})
+    api.datasource.update_datasource_by_uid(source.uid, {**there, **wanted, "jsonData": {**kept, **own}})
     return Change("data source", source.uid, "updated")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from replaywatch.contract.metrics import CATALOGUE, WORKLOAD_LABELS, Metric
+from replaywatch.contract.metrics import CATALOGUE, EXEMPLIFIED, WORKLOAD_LABELS, Metric
 from replaywatch.contract.window import CAPTURE_OUTCOMES, FALLBACK_REASONS
 from replaywatch.dashboards.rule import Alert, Group, Record, RuleSettings
 from replaywatch.dashboards.rules import groups
@@ -42,7 +42,14 @@ kernel names, no ids of graphs and no free text in labels.
 Buckets are powers of two, in nanoseconds shown as seconds, so that the log-bucket histograms inside convert exactly.
 They are classic histograms. prometheus-client 0.26 can write native ones only in the OpenMetrics 2.0 text draft, and
 the servers that were at hand scrape native histograms only as protobuf, which it cannot write; so none are exposed.
-There are no exemplars: what is counted arrives as sums over seconds, and no request's trace id survives that.
+
+## Exemplars
+
+Where the scraper asks for OpenMetrics, as Prometheus does, samples of {exemplified} carry an exemplar: the id of the
+workload whose window last added to them, by which the collector's page knows it (`/workloads/ID`), with what the window
+added and its end. Start Prometheus with `--enable-feature=exemplar-storage`; the panels ask for exemplars, and the data
+source of `replaywatch dashboards push --prometheus-url URL --page-url PAGE` makes them links. No request's trace id is
+among them: what is counted arrives as sums over seconds. Histograms have none, because a sum has no value to show.
 
 ## OpenTelemetry
 
@@ -79,6 +86,7 @@ def metrics_page() -> str:
         labels=", ".join(f"`{label}`" for label in WORKLOAD_LABELS),
         outcomes=", ".join(CAPTURE_OUTCOMES),
         reasons=", ".join(FALLBACK_REASONS),
+        exemplified=", ".join(f"`{m.name}`" for m in CATALOGUE if m.name in EXEMPLIFIED),
         pod=POD_SERIES,
         worst=POD_SERIES_WORST,
         collector=COLLECTOR_SERIES,

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
+from replaywatch.contract.metrics import EXEMPLIFIED
 from replaywatch.dashboards.panel_kinds import Json, Kind, options
 
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -82,6 +83,7 @@ def panel_json(panel: Panel, x: int, y: int) -> Json:
 def _target(panel: Panel, query: Query, letter: str) -> Json:
     instant = query.is_instant or panel.kind in ("table", "stat", "bargauge")
     form = {"table": "table", "heatmap": "heatmap"}.get(panel.kind, "time_series")
+    has_examples = panel.kind == "timeseries" and any(name in query.expr for name in EXEMPLIFIED)
     return {
         "refId": letter,
         "datasource": SOURCE,
@@ -89,6 +91,7 @@ def _target(panel: Panel, query: Query, letter: str) -> Json:
         "legendFormat": query.legend,
         "instant": instant,
         "range": not instant,
+        **({"exemplar": True} if has_examples else {}),
         "format": form,
         "editorMode": "code",
     }

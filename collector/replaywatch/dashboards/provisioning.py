@@ -7,6 +7,7 @@ from typing import Final
 import yaml
 
 FOLDER: Final = "Replaywatch"
+PAGE: Final = "http://127.0.0.1:8790"
 _HEAD: Final = "# Made by dashboards/generate.py.\n"
 
 
@@ -26,8 +27,16 @@ def provider_text(path: str = "/etc/grafana/dashboards/replaywatch") -> str:
     return _HEAD + _dump({"apiVersion": 1, "providers": [provider]})
 
 
-def source_text(url: str = "http://prometheus:9090") -> str:
-    """Goes to provisioning/datasources, where no Prometheus is set up yet."""
+def example_links(page: str) -> list[dict[str, str]]:
+    """How a data source leads from an exemplar to the workload on the collector's page."""
+    url = f"{page.rstrip('/')}/workloads/${{__value.raw}}"
+    return [{"name": "workload", "url": url, "urlDisplayLabel": "Open the workload"}]
+
+
+def source_text(url: str = "http://prometheus:9090", page: str = PAGE) -> str:
+    """Goes to provisioning/datasources, where no Prometheus is set up yet. `page` is where browsers reach ours."""
+    # Provisioning replaces $NAME by the environment's; $$ is a dollar.
+    links = [{**link, "url": link["url"].replace("$", "$$")} for link in example_links(page)]
     source = {
         "name": "Prometheus",
         "uid": "prometheus",
@@ -36,7 +45,7 @@ def source_text(url: str = "http://prometheus:9090") -> str:
         "url": url,
         "isDefault": True,
         "editable": False,
-        "jsonData": {"httpMethod": "POST", "timeInterval": "15s"},
+        "jsonData": {"httpMethod": "POST", "timeInterval": "15s", "exemplarTraceIdDestinations": links},
     }
     return _HEAD + _dump({"apiVersion": 1, "datasources": [source]})
 
