@@ -86,7 +86,7 @@ class Series:
         for name, label, amount in counts(window):
             if amount > 0:
                 key = self._count(name, label, amount)
-                if name in EXEMPLIFIED and ((last := self.examples.get(key)) is None or last.end_ns < window.end_ns):
+                if name in EXEMPLIFIED and ((old := self.examples.get(key)) is None or old.end_ns < window.end_ns):
                     self.examples[key] = Example(who, amount, window.end_ns)
         for name, (pick, first, last) in HISTOGRAMS.items():
             histogram = pick(window.timing)
