@@ -63,11 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def log_to_stderr() -> None:
-    """Servers say on standard error what they do; the HTTP client's own chatter stays out."""
+    """Servers say on standard error what they do; the chatter of the libraries below them stays out."""
     import logging
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("httpx", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # What remains is that a store's layout was brought up to date.
+    logging.getLogger("alembic.runtime.migration").addFilter(lambda r: r.getMessage().startswith("Running"))
 
 
 def _missing(command: str | None, error: ModuleNotFoundError) -> str:
