@@ -17,12 +17,14 @@ from typing import Any, Final, Generic, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from replaywatch.collector.doubt import number_of, was_committed
 from replaywatch.collector.ingest import BatchStorer, PreparedBatch, StoredBatch
 from replaywatch.collector.store import Store, reason
 from replaywatch.contract.errors import StoreBusy, StoreError
 
 T = TypeVar("T")
 GROUP_MAX: Final = 64
+ASK_AGAIN_SECONDS: Final = 0.5
 Guard = Callable[[Session], None]
 
 
@@ -132,20 +134,32 @@ class Writer:
         return False
 
     def _write(self, group: list[_Job[Any]]) -> None:
+        number: str | None = None
         try:
-            with self._store.writing() as session, session.begin():
+            with self._store.writing() as session:
+                transaction = session.begin()
                 if self._guard is not None:
                     self._guard(session)
                 for is_batch, jobs in groupby(group, key=lambda job: isinstance(job.work, PreparedBatch)):
                     (self._store_together if is_batch else self._do_each)(session, list(jobs))
+                number = number_of(session)
+                transaction.commit()
         except (SQLAlchemyError, StoreError) as error:
-            text = reason(error) if isinstance(error, SQLAlchemyError) else str(error)
-            for job in group:
-                job.future.set_exception(StoreError(f"the store could not commit ({text})"))
-            return
+            if number is None or not self._was_committed(number):
+                text = reason(error) if isinstance(error, SQLAlchemyError) else str(error)
+                for job in group:
+                    job.future.set_exception(StoreError(f"the store could not commit ({text})"))
+                return
         for job in group:
             if job.done is not None:
                 job.done()
+
+    def _was_committed(self, number: str) -> bool:
+        """Ask until the store knows: nothing may be written after a transaction whose fate is open."""
+        while (known := was_committed(self._store, number)) is None:
+            if self._closed.wait(ASK_AGAIN_SECONDS):
+                return False
+        return known
 
     def _do_each(self, session: Session, jobs: Iterable[_Job[Any]]) -> None:
         for job in jobs:
