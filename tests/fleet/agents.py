@@ -61,10 +61,11 @@ class Agent:
         """End it as a crash would; what its spool holds at that moment is noted."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
-        self.kills.append(time.monotonic())
         self.taken |= self.spooled()
         self._process.kill()
         self._process.wait()
+        # Only now: until its end the kernel still puts frames into its socket.
+        self.kills.append(time.monotonic())
 
     def stop(self) -> None:
         """End it as an operator does."""

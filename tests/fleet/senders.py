@@ -75,8 +75,11 @@ class Sender:
 class Senders:
     """Threads that send round after round until told to stop."""
 
-    def __init__(self, senders: Sequence[Sender], threads: int, pause_seconds: float) -> None:
+    def __init__(
+        self, senders: Sequence[Sender], threads: int, pause_seconds: float, timeout_seconds: float = 15
+    ) -> None:
         self.senders = senders
+        self._timeout = timeout_seconds
         self._pause = pause_seconds
         self._stopping = threading.Event()
         self._threads = [
@@ -101,7 +104,7 @@ class Senders:
 
     def _run(self, mine: Sequence[Sender]) -> None:
         turn = 0
-        with httpx.Client(timeout=15, trust_env=False) as client:
+        with httpx.Client(timeout=self._timeout, trust_env=False) as client:
             while not self._stopping.is_set():
                 for sender in mine:
                     sender.send(client, f"n{sender.node}-r{turn}", lambda: False)

@@ -28,7 +28,11 @@ _ALIVE: Final = text(
     f"INSERT INTO workers (owner, until_ns) VALUES (:owner, {_NOW} + :ttl_ns) "
     "ON CONFLICT (owner) DO UPDATE SET until_ns = excluded.until_ns"
 )
-_HELD: Final = text("SELECT 1 FROM leases WHERE partition = :partition AND owner = :owner AND epoch = :epoch FOR SHARE")
+# Should this process vanish in the middle of the transaction, its locks go with it before the lease runs out.
+_HELD: Final = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', :idle_ms, true) "
+    "FROM leases WHERE partition = :partition AND owner = :owner AND epoch = :epoch FOR SHARE"
+)
 
 
 class LeaseLost(StoreError):
@@ -90,7 +94,7 @@ class Leases:
 
     def guard(self, partition: int, epoch: int) -> Guard:
         """What forbids a transaction once the partition is lost."""
-        given = {"partition": partition, "owner": self.owner, "epoch": epoch}
+        given = {"partition": partition, "owner": self.owner, "epoch": epoch, "idle_ms": str(self.ttl_ns // 10**6)}
 
         def check(session: Session) -> None:
             if session.scalar(_HELD, given) is None:

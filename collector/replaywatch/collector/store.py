@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -17,6 +17,21 @@ from replaywatch.contract.errors import ConfigurationError, StoreError
 
 CONNECT_SECONDS: Final = 5
 DIALECTS: Final = ("sqlite", "postgresql")
+# A cable that is pulled resets nothing: by themselves both ends wait for a quarter of an hour and more, the server with
+# the locks of what was under way. Here for seconds, shorter than a lease, so that another worker can take over.
+_DRIVER: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 4,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+_SESSION: Final = (
+    "SET tcp_keepalives_idle = 4",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = 10000",
+)
 
 
 class Store:
@@ -99,7 +114,10 @@ def _engine(url: str) -> Engine:
         url = "postgresql+psycopg://" + url.partition("://")[2]
     try:
         if url.startswith("postgresql"):
-            engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_SECONDS})
+            asked = make_url(url).query
+            given = {name: value for name, value in _DRIVER.items() if name not in asked}
+            engine = create_engine(url, pool_pre_ping=True, connect_args=given)
+            event.listen(engine, "connect", _prepare_postgresql)
         else:
             engine = create_engine(url)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
@@ -115,6 +133,14 @@ def _engine(url: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _prepare_postgresql(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    for statement in _SESSION:
+        cursor.execute(statement)
+    cursor.close()
+    connection.commit()
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
