@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from typing import Any
+
+import pytest
 
 from tracer import fake_world
 from tracer.fake_world import Script, World
@@ -202,3 +205,51 @@ def _profiler_after_queued_work() -> dict[str, Any]:
 def test_a_profiler_never_gets_its_records_into_a_buffer_of_ours(fresh_world: World) -> None:
     seen = fresh_world.call(_profiler_after_queued_work)
     assert seen == {"paused": True, "own": True, "buffers": 1, "forced": 1}
+
+
+def _play_on_running_clock(script: Script, length_ns: int) -> Any:
+    """One window in which a script runs on a clock that runs too, from the moment at which kernels are recorded."""
+    fake = fake_world.cupti()
+    fake.fake_hold_disable(1)
+
+    def launch_all() -> None:
+        try:
+            assert fake.fake_wait_for_kind(ctypes.c_uint32(fake_world.CONCURRENT_KERNEL), 1, ctypes.c_uint32(20_000))
+            base = time.time_ns()
+            for item in script.work:
+                fake_world.launch(item, base)
+            for at, mode in script.marks:
+                fake_world.tracer().mark_step(base + at, mode)
+            time.sleep(length_ns / 1e9 + 0.002)
+            fake.fake_set_clock(ctypes.c_uint64(time.time_ns()))
+        finally:
+            fake.fake_hold_disable(0)
+
+    launcher = threading.Thread(target=launch_all)
+    launcher.start()
+    found = fake_world.tracer().run_window(15)
+    launcher.join()
+    return found
+
+
+def _with_a_clock_of_its_own(rate: int) -> tuple[Any, Any]:
+    script = eager_steps(30)
+    script.marks.extend(_marks(30))
+    before = fake_world.play(script)
+    began = fake_world.begin() - 3_000_000_000  # a tick counter that has run since some time before
+    fake_world.cupti().fake_set_ticks(ctypes.c_uint64(began), ctypes.c_uint32(rate))
+    return before, _play_on_running_clock(script, 30 * 363_000)
+
+
+@pytest.mark.parametrize("rate", [2100, 1000, 24])
+def test_stamps_are_read_on_the_clock_that_another_client_gave_to_cupti(fresh_world: World, rate: int) -> None:
+    before, after = fresh_world.call(_with_a_clock_of_its_own, rate)
+    assert before["window"]["clock_rate"] == 1.0
+    assert after["window"]["clock_rate"] == pytest.approx(rate / 1000, rel=0.02)
+    assert after["blind"] == []
+    assert after["window"]["marks"] == before["window"]["marks"] == 29
+    was, now = before["traced"], after["traced"]
+    assert now["total_kernels"] == was["total_kernels"] == 30 * 33
+    assert now["steps"] == was["steps"]
+    for name in ("kernel_ns", "busy_ns", "span_ns"):
+        assert now[name] == pytest.approx(was[name], rel=0.05), name

@@ -9,7 +9,7 @@
 
 namespace replaywatch::tracer {
 
-// A window on CUPTI's clock: enabled, disabled, and flushed after the last record was delivered.
+// A window: enabled, disabled, and flushed after the last record was delivered. In Unix time once it was read.
 struct WindowEdges {
   uint64_t enabled_ns = 0;
   uint64_t disabled_ns = 0;

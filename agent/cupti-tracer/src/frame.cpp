@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "json_writer.h"
+#include "record_clock.h"
 #include "report_json.h"
 
 namespace replaywatch::tracer {

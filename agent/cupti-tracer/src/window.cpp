@@ -1,7 +1,5 @@
 #include "window.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -20,13 +18,6 @@ constexpr uint32_t kSilentRounds = 2;  // flushes in a row that bring nothing en
 constexpr uint32_t kFlushWaitMs = 10;
 constexpr uint32_t kFlushForced = 1;  // CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 constexpr uint32_t kEvictRounds = 4, kEvictWaitMs = 2;  // before a profiler starts, on the thread that starts it
-constexpr uint64_t kClocksDifferNs = 1'000'000'000;
-
-uint64_t steady_now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
 
 // Time that a call takes, added to a counter.
 class Stopwatch {
@@ -41,28 +32,23 @@ class Stopwatch {
   uint64_t begin_;
 };
 
-uint64_t cupti_now_ns(const CuptiApi &api) {
-  uint64_t now_ns = 0;
-  return api.get_timestamp(&now_ns) == kCuptiSuccess && now_ns != 0 ? now_ns : unix_now_ns();
-}
-
-// Marks of the window on CUPTI's clock, which differs from Unix time only where somebody replaced it.
-std::vector<StepMark> marks_within(const StepMarks &marks, const WindowReport &report) {
-  const int64_t skew = static_cast<int64_t>(report.edges.enabled_ns - report.start_unix_ns);
-  const int64_t shift = static_cast<uint64_t>(std::abs(skew)) > kClocksDifferNs ? skew : 0;
-  auto found = marks.between(report.edges.enabled_ns - static_cast<uint64_t>(shift),
-                             report.edges.disabled_ns - static_cast<uint64_t>(shift));
-  for (StepMark &mark : found) mark.unix_ns += static_cast<uint64_t>(shift);
-  return found;
+// Everything that CUPTI stamped, in Unix time from here on.
+void to_unix_time(const RecordClock &clock, WindowReport &report, Record *first, size_t count,
+                  std::vector<Record> &calibration) {
+  report.clock_rate = clock.rate();
+  WindowEdges &edges = report.edges;
+  for (uint64_t *edge : {&edges.enabled_ns, &edges.disabled_ns, &edges.flushed_ns}) *edge = clock.to_unix_ns(*edge);
+  if (edges.enabled_ns > edges.disabled_ns) edges.enabled_ns = report.start_unix_ns;  // read before the clock changed
+  if (clock.is_unix()) return;
+  const auto convert = [&](Record &r) {
+    r.start_ns = clock.to_unix_ns(r.start_ns);
+    r.end_ns = clock.to_unix_ns(r.end_ns);
+  };
+  std::for_each(first, first + count, convert);
+  std::for_each(calibration.begin(), calibration.end(), convert);
 }
 
 }  // namespace
-
-uint64_t unix_now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
 
 CalibrationRecords sum_calibration(std::vector<Record> &records) {
   CalibrationRecords sum;
@@ -101,7 +87,7 @@ std::string WindowRunner::enable_graph_level() {
   if (const int32_t r = api_.enable(kGraphTrace); r != kCuptiSuccess)
     return "CUPTI does not trace graphs: " + api_.describe(r);
   graph_level_ = true;
-  last_end_ns_ = cupti_now_ns(api_);
+  last_end_ = read_clocks(api_).cupti;
   return {};
 }
 
@@ -190,7 +176,8 @@ class WindowRunner::KindsOn {
   }
   ~KindsOn() {
     live_.store(0, std::memory_order_relaxed);
-    report_.edges.disabled_ns = cupti_now_ns(runner_.api_);
+    runner_.end_ = read_clocks(runner_.api_);
+    report_.edges.disabled_ns = runner_.end_.cupti;
     Stopwatch watch(report_.disable_ns);
     runner_.disable_kinds();
   }
@@ -204,7 +191,8 @@ class WindowRunner::KindsOn {
 };
 
 void WindowRunner::record(uint32_t duration_ms, WindowReport &report, std::atomic<uint32_t> &live, const Pause &pause) {
-  report.edges.enabled_ns = cupti_now_ns(api_);
+  begin_ = read_clocks(api_);
+  report.edges.enabled_ns = begin_.cupti;
   {
     Stopwatch watch(report.enable_ns);
     report.refused = enable_kinds();
@@ -215,10 +203,12 @@ void WindowRunner::record(uint32_t duration_ms, WindowReport &report, std::atomi
 }
 
 void WindowRunner::record_graph_level(uint32_t duration_ms, WindowReport &report, const Pause &pause) {
-  report.edges.enabled_ns = last_end_ns_;
+  begin_ = read_clocks(api_);
+  report.edges.enabled_ns = last_end_;
   wait(duration_ms, report, pause);
   api_.register_callbacks(on_buffer_requested, on_buffer_completed);  // somebody may have taken them (M5)
-  last_end_ns_ = report.edges.disabled_ns = cupti_now_ns(api_);
+  end_ = read_clocks(api_);
+  last_end_ = report.edges.disabled_ns = end_.cupti;
 }
 
 WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std::atomic<uint32_t> &live,
@@ -238,12 +228,13 @@ WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std
   if (!report.refused.empty()) return report;
   report.end_unix_ns = unix_now_ns();
   collect(report, pause);
-  report.edges.flushed_ns = cupti_now_ns(api_);
+  report.edges.flushed_ns = read_clocks(api_).cupti;
+  to_unix_time(RecordClock(begin_, end_), report, store_.begin(), store_.size(), reader_.calibration());
   report.read = reader_.counts();
   report.buffers_refused = traffic.refused + traffic.overflow - refused;
   report.buffers_foreign = traffic.foreign - foreign;
   report.buffers_lost = pool_.lost();
-  const auto seen = marks_within(marks, report);
+  const auto seen = marks.between(report.edges.enabled_ns, report.edges.disabled_ns);
   report.marks = seen.size();
   report.calibration = sum_calibration(reader_.calibration());
   report.devices = analyse(store_.begin(), store_.size(), report.edges, seen);

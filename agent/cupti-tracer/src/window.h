@@ -9,6 +9,7 @@
 
 #include "buffer_pool.h"
 #include "cupti_api.h"
+#include "record_clock.h"
 #include "record_reader.h"
 #include "record_store.h"
 #include "step_marks.h"
@@ -51,16 +52,14 @@ class WindowRunner {
   bool open_ = false;
   bool graph_level_ = false;
   bool copies_ = false, sets_ = false;  // kinds that are enabled beside kernels
-  uint64_t last_end_ns_ = 0;            // graph level: where the stretch before this one ended
+  ClockReading begin_, end_;            // of the window that runs
+  uint64_t last_end_ = 0;               // graph level: where the stretch before this one ended, on CUPTI's clock
   std::mutex evicting_;  // never held while CUPTI is called from a window
   std::atomic<uint64_t> forced_flushes_{0};
   BufferPool pool_;
   RecordStore store_;
   RecordReader reader_;
 };
-
-// CLOCK_REALTIME, which is CUPTI's default clock on Linux.
-uint64_t unix_now_ns();
 
 // The gaps and durations of calibration kernels.
 CalibrationRecords sum_calibration(std::vector<Record> &records);

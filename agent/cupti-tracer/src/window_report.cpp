@@ -12,7 +12,7 @@ std::string to_json(const WindowReport &report) {
   for (const std::string &reason : report.reasons) json.element(reason);
   json.end_array();
   json.field("yielded", report.yielded).field("graph_level", report.graph_level);
-  json.field("ended_early", report.ended_early);
+  json.field("ended_early", report.ended_early).field("clock_rate", report.clock_rate);
   json.field("start_ns", report.start_unix_ns).field("end_ns", report.end_unix_ns);
   json.field("enable_ns", report.enable_ns).field("disable_ns", report.disable_ns).field("flush_ns", report.flush_ns);
   json.field("marks", report.marks).field("records", report.read.records);

@@ -26,6 +26,7 @@ struct WindowReport {
   bool ended_early = false;
   uint64_t start_unix_ns = 0, end_unix_ns = 0;
   WindowEdges edges;
+  double clock_rate = 1.0;  // ticks of CUPTI's clock in a nanosecond, where a client replaced it (RecordClock)
   uint64_t enable_ns = 0, disable_ns = 0, flush_ns = 0;  // time inside the CUPTI calls, on the helper thread
   uint64_t marks = 0;
   ReadCounts read;

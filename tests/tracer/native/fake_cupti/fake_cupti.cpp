@@ -35,6 +35,8 @@ struct State {
   uint32_t graphs = 0, correlations = 0;
   uint64_t jump_to_ns = 0;
   bool stampless = false;
+  uint64_t ticks_since_ns = 0;
+  uint32_t tick_rate = 0;  // thousandths of a tick in a nanosecond; 0: the time of day
   uint64_t registrations = 0, forced_flushes = 0, finalizes = 0, subscriptions = 0;
 };
 
@@ -55,9 +57,23 @@ uint32_t next_correlation() {
   return ++state().correlations;
 }
 
+// A time of day on the clock that stamps are read from.
+uint64_t stamp(uint64_t unix_ns) {
+  const State &s = state();
+  return s.tick_rate == 0 ? unix_ns : 1'000'000 + (unix_ns - s.ticks_since_ns) * s.tick_rate / 1000;
+}
+
+uint64_t time_of_day_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
 void add(const Work &work) {
   if (!is_on(work.kind) || !buffers().registered()) return;
-  std::vector<uint8_t> record = write_record(work, state().version);
+  Work stamped = work;
+  stamped.start_ns = stamp(work.start_ns);
+  stamped.end_ns = stamp(work.end_ns);
+  std::vector<uint8_t> record = write_record(stamped, state().version);
   if (state().stampless) erase_stamps(record.data());
   buffers().add(record, work.end_ns);
 }
@@ -75,7 +91,7 @@ int32_t cuptiGetVersion(uint32_t *version) {
 }
 
 int32_t cuptiGetTimestamp(uint64_t *timestamp) {
-  *timestamp = buffers().now_ns();
+  *timestamp = state().tick_rate == 0 ? buffers().now_ns() : stamp(time_of_day_ns());
   return kSuccess;
 }
 
@@ -185,6 +201,7 @@ void fake_reset(uint32_t version) {
     s.version = version;
     s.finalized = s.multi_subscriber = s.subscribed = s.hold_disable = s.graph_level = s.node_records_broken =
         s.stampless = false;
+    s.tick_rate = 0;
     s.enabled.clear();
     s.was_enabled.clear();
     s.doomed_graphs.clear();
@@ -201,6 +218,12 @@ void fake_advance(uint64_t ns) { buffers().set_clock(buffers().now_ns() + ns); }
 void fake_jump_when_enabled(uint64_t now_ns) {
   Lock lock(state().mutex);
   state().jump_to_ns = now_ns;
+}
+
+void fake_set_ticks(uint64_t since_ns, uint32_t rate) {
+  Lock lock(state().mutex);
+  state().ticks_since_ns = since_ns;
+  state().tick_rate = rate;
 }
 
 void fake_set_stampless(int32_t on) { state().stampless = on != 0; }

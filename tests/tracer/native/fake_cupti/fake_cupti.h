@@ -33,6 +33,9 @@ void fake_set_clock(uint64_t now_ns);
 void fake_advance(uint64_t ns);
 /* The clock jumps there when kernels are next switched on: a script of that length then fits any window. */
 void fake_jump_when_enabled(uint64_t now_ns);
+/* Another client gave CUPTI a clock of its own: from now on it counts `rate` thousandths of a tick in a nanosecond, since
+ * `since_ns` of the time of day, and runs. 0: back to the time of day, which stands still. */
+void fake_set_ticks(uint64_t since_ns, uint32_t rate);
 /* From now on new records have no stamps, as some at the edges of real windows. */
 void fake_set_stampless(int32_t on);
 /* A record of a kind that another client has switched on. */
