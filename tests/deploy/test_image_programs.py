@@ -66,6 +66,8 @@ def test_the_collector_image_holds_a_collector_that_serves(context: Path, wheels
             except OSError:
                 assert time.monotonic() < deadline
     assert process.returncode == 0
+    with running(prefix, tmp_path, "admission") as webhook:
+        assert "--tls-certificate is missing" in webhook.communicate(timeout=20)[1]
 
 
 def test_the_agent_image_holds_an_agent_that_follows_engine_logs(context: Path, wheels: Path, tmp_path: Path) -> None:

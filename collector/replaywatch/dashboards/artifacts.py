@@ -6,6 +6,7 @@ from pathlib import Path
 
 from replaywatch.dashboards.board import board_text
 from replaywatch.dashboards.boards import BOARDS
+from replaywatch.dashboards.boards_page import boards_page
 from replaywatch.dashboards.pages import alerts_page, metrics_page
 from replaywatch.dashboards.provisioning import provider_text, source_text
 from replaywatch.dashboards.rules import rules_text
@@ -20,6 +21,7 @@ def artifacts() -> dict[str, str]:
         "dashboards/rules/replaywatch.rules.yml": rules_text(),
         "docs/metrics.md": metrics_page(),
         "docs/alerts.md": alerts_page(),
+        "docs/dashboards.md": boards_page(),
     }
 
 

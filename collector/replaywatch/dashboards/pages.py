@@ -128,7 +128,7 @@ def _sections(all_groups: Iterable[Group]) -> Iterator[str]:
 
 
 def _section(alert: Alert) -> str:
-    severity = "critical or warning, as the finding" if "{{" in alert.severity else alert.severity
+    severity = "critical, warning or info, as the finding" if "{{" in alert.severity else alert.severity
     keep = f", goes on for {alert.keep} after" if alert.keep else ""
     return (
         f"### {alert.name}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
