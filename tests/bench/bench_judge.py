@@ -25,6 +25,7 @@ from replaywatch.collector.peer_book import PeerBook  # noqa: E402
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint  # noqa: E402
 from replaywatch.contract.window import Window, merge_windows  # noqa: E402
 from replaywatch.detectors.evidence import Evidence  # noqa: E402
+from replaywatch.detectors.figures import figures_of  # noqa: E402
 from replaywatch.detectors.judge import judge  # noqa: E402
 from replaywatch.detectors.sudden_state import SuddenState, advance  # noqa: E402
 
@@ -65,7 +66,7 @@ def _turn(turn: int, memories: list[WorkloadMemory], windows: list[list[Window]]
         assert lifetime is not None
         evidence = Evidence(
             workload=memory.workload, recent=recent, lifetime=lifetime, config=CONFIG, fingerprint=PRINT,
-            sudden=memory.sudden, peers=book.peers_of(memory.id),
+            sudden=memory.sudden, peers=book.peers_of(memory.id), read=(recent, figures_of(recent)),
         )  # fmt: skip
         book.note(memory.id, evidence, turn)
         gathered.append(evidence)

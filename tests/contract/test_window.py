@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.windows import WINDOW
-from replaywatch.contract.window import Dispatch, TracedWork, Window, Workload, merge_records, merge_windows
+from replaywatch.contract.merging import merge_records
+from replaywatch.contract.window import Dispatch, TracedWork, Window, Workload, merge_all, merge_windows
 
 EMPTY = Window(workload=Workload(pod="a"), start_ns=5, end_ns=6, origin="probe")
 
@@ -25,6 +29,11 @@ def test_merging_is_associative(a: Window, b: Window, c: Window) -> None:
     assert left.timing == right.timing
     assert (left.start_ns, left.end_ns) == (right.start_ns, right.end_ns)
     assert {(o.detail, o.count) for o in left.observations} == {(o.detail, o.count) for o in right.observations}
+
+
+@given(st.lists(WINDOW, min_size=1, max_size=6))
+def test_many_merge_at_once_as_they_do_one_by_one(windows: list[Window]) -> None:
+    assert merge_all(windows) == reduce(merge_windows, windows)
 
 
 def test_counts_add_and_gauges_take_the_later_value() -> None:

@@ -12,8 +12,9 @@ from functools import reduce
 
 from detectors.live import MS, SECOND
 from replaywatch.contract.histogram import Histogram, HistogramBuilder
+from replaywatch.contract.merging import merge_records
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
-from replaywatch.contract.window import Dispatch, Timing, TracedWork, Window, Workload, merge_records
+from replaywatch.contract.window import Dispatch, Timing, TracedWork, Window, Workload
 from replaywatch.detectors.evidence import Evidence, gather
 from replaywatch.detectors.judge import judge
 from score.cases import with_peers

@@ -10,7 +10,7 @@ Source: Prometheus native histogram specification, standard exponential schemas.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import frexp
 
@@ -53,10 +53,25 @@ class Histogram:
 
     def merge(self, other: Histogram) -> Histogram:
         """Both histograms together; exact, commutative and associative."""
+        if not other.count:
+            return self
+        if not self.count:
+            return other
         buckets = dict(self.buckets)
         for index, count in other.buckets.items():
             buckets[index] = buckets.get(index, 0) + count
-        return Histogram(self.count + other.count, self.sum + other.sum, self.zero + other.zero, buckets)
+        return _histogram(self.count + other.count, self.sum + other.sum, self.zero + other.zero, buckets)
+
+    @staticmethod
+    def merge_all(histograms: Sequence[Histogram]) -> Histogram:
+        """All of at least one together, in one pass."""
+        first, *others = histograms
+        count, total, zero, buckets = first.count, first.sum, first.zero, dict(first.buckets)
+        for other in others:
+            count, total, zero = count + other.count, total + other.sum, zero + other.zero
+            for index, n in other.buckets.items():
+                buckets[index] = buckets.get(index, 0) + n
+        return _histogram(count, total, zero, buckets)
 
     @property
     def mean(self) -> float | None:
@@ -90,6 +105,21 @@ class Histogram:
         edge = bucket_index(value) if value > 0 else None
         above = sum(c for i, c in self.buckets.items() if edge is None or i > edge)
         return above / self.count
+
+
+_set_count, _set_sum, _set_zero, _set_buckets = (
+    getattr(Histogram, name).__set__ for name in ("count", "sum", "zero", "buckets")
+)
+
+
+def _histogram(count: int, total: int, zero: int, buckets: dict[int, int]) -> Histogram:
+    """A histogram by its slots: half of a merge's time went into the checks of a frozen one's making."""
+    made: Histogram = object.__new__(Histogram)
+    _set_count(made, count)
+    _set_sum(made, total)
+    _set_zero(made, zero)
+    _set_buckets(made, buckets)
+    return made
 
 
 class HistogramBuilder:

@@ -7,13 +7,15 @@ put together from smaller ones. Times are integer nanoseconds, sizes bytes, rati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any, Final, Literal, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import reduce
+from itertools import chain
+from typing import Final, Literal
 
 from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import Histogram
+from replaywatch.contract.merging import merge_all_records, merge_records, merge_values
 
 Mode = Literal["full", "piecewise", "eager"]
 Phase = Literal["decode", "prefill", "mixed", "train"]
@@ -306,60 +308,26 @@ class Window:
         return self.traced.steps + self.traced.skipped_steps if self.traced else None
 
 
-Record = TypeVar("Record")
-
-
-def _merge_value(a: Any, b: Any, how: str) -> Any:
-    """Two values of one field; the later one is b."""
-    if a is None or b is None:
-        return b if a is None else a
-    if how == "last":
-        return b
-    if how == "max":
-        return max(a, b)
-    if isinstance(a, Histogram):
-        return a.merge(b)
-    if isinstance(a, Mapping):
-        merged = dict(a)
-        for key, value in b.items():
-            merged[key] = _merge_value(merged[key], value, how) if key in merged else value
-        return merged
-    if is_dataclass(a):
-        return merge_records(a, b)
-    return a + b
-
-
-def merge_records(a: Record, b: Record) -> Record:
-    """Two records of one type, field by field: sums, except where a field's metadata says last or max."""
-    merged: dict[str, Any] = {}
-    for name, how in _merge_plan(cast(Any, type(a))):
-        x, y = getattr(a, name), getattr(b, name)
-        if y is None:
-            merged[name] = x
-        elif x is None or how == "last":
-            merged[name] = y
-        elif how == "sum" and type(x) is int:
-            merged[name] = x + y
-        else:
-            merged[name] = _merge_value(x, y, how)
-    return type(a)(**merged)
-
-
-@cache
-def _merge_plan(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Field names of a record with how each merges; looking it up is half the cost of a merge."""
-    return tuple((f.name, f.metadata.get("merge", "sum")) for f in fields(kind))
-
-
-def _merge_observations(a: tuple[Observation, ...], b: tuple[Observation, ...]) -> tuple[Observation, ...]:
+def _merge_observations(each: Iterable[tuple[Observation, ...]]) -> tuple[Observation, ...]:
+    filled = [some for some in each if some]
+    if len(filled) < 2:
+        return filled[0] if filled else ()
     counts: dict[tuple[str, str, str | None], int] = {}
-    for o in (*a, *b):
+    for o in chain.from_iterable(filled):
         counts[o.kind, o.detail, o.where] = counts.get((o.kind, o.detail, o.where), 0) + o.count
     return tuple(Observation(kind, detail, n, where) for (kind, detail, where), n in counts.items())
 
 
+def _merge_blind(each: Iterable[tuple[BlindSpot, ...]]) -> tuple[BlindSpot, ...]:
+    filled = [some for some in each if some]
+    if len(filled) < 2:
+        return filled[0] if filled else ()
+    return tuple(dict.fromkeys(chain.from_iterable(filled)))
+
+
 def merge_windows(earlier: Window, later: Window) -> Window:
     """Two windows of one workload as one; sums are exact, gauges and snapshots are those of the later window."""
+    traced, cost = later.traced, later.cost
     return Window(
         workload=later.workload,
         start_ns=min(earlier.start_ns, later.start_ns),
@@ -369,10 +337,36 @@ def merge_windows(earlier: Window, later: Window) -> Window:
         config_id=later.config_id or earlier.config_id,
         dispatch=merge_records(earlier.dispatch, later.dispatch),
         timing=merge_records(earlier.timing, later.timing),
-        traced=_merge_value(earlier.traced, later.traced, "sum"),
+        traced=earlier.traced if traced is None else merge_values((earlier.traced, traced)),
         memory=merge_records(earlier.memory, later.memory),
-        cost=_merge_value(earlier.cost, later.cost, "sum"),
-        blind=tuple(dict.fromkeys((*earlier.blind, *later.blind))),
-        observations=_merge_observations(earlier.observations, later.observations),
+        cost=earlier.cost if cost is None else merge_values((earlier.cost, cost)),
+        blind=_merge_blind((earlier.blind, later.blind)),
+        observations=_merge_observations((earlier.observations, later.observations)),
         device=later.device or earlier.device,
+    )
+
+
+def merge_all(windows: Sequence[Window]) -> Window:
+    """Any number of windows of one workload, at least one, as one: what merging them one by one, in their order, gives.
+
+    Cheaper than that from four on, since no window in between is made.
+    """
+    if len(windows) < 4:
+        return reduce(merge_windows, windows)
+    last = windows[-1]
+    return Window(
+        workload=last.workload,
+        start_ns=min(w.start_ns for w in windows),
+        end_ns=max(w.end_ns for w in windows),
+        origin=last.origin,
+        fingerprint_id=next((w.fingerprint_id for w in reversed(windows) if w.fingerprint_id), last.fingerprint_id),
+        config_id=next((w.config_id for w in reversed(windows) if w.config_id), last.config_id),
+        dispatch=merge_all_records([w.dispatch for w in windows]),
+        timing=merge_all_records([w.timing for w in windows]),
+        traced=merge_values([w.traced for w in windows]),
+        memory=merge_all_records([w.memory for w in windows]),
+        cost=merge_values([w.cost for w in windows]),
+        blind=_merge_blind(w.blind for w in windows),
+        observations=_merge_observations(w.observations for w in windows),
+        device=next((w.device for w in reversed(windows) if w.device), None),
     )

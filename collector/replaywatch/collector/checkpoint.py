@@ -94,7 +94,7 @@ def load(
         last = max(last, batch.serial)
     for memory in memories.values():
         memory.settle(horizon_ns)
-        if not memory.segments:
+        if memory.recent is None:
             recall_recent(session, memory, horizon_ns)
         memory.is_fresh = False
     return {k: m for k, m in memories.items() if m.lifetime is not None}, last

@@ -1,7 +1,8 @@
 """What the collector keeps in memory of one workload: its recent past, its lifetime, a trail for sparklines.
 
-Segments make the recent evidence cheap: a window is merged once into its segment, and a tick merges a handful of
-segments rather than every window of the horizon.
+Merging is what this costs, so a window is merged into as few wholes as can be, and with others at once where that will
+do: into the lifetime and the recent past as it comes, into its segment once that is over, into its hour with some
+others. A segment that leaves the horizon is left out by adding up those that stay.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import heapq
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import groupby
 from typing import Final, TypeVar
 
 from replaywatch.collector.trail import Trail
-from replaywatch.contract.window import Dispatch, Observation, Window, Workload, merge_windows
+from replaywatch.contract.window import Dispatch, Observation, Window, Workload, merge_all, merge_windows
 from replaywatch.detectors.sudden_state import SuddenState, advance
 
 LOG = logging.getLogger("replaywatch.collector")
 SEGMENTS: Final = 8
+# Windows of an hour that wait to be added up at once.
+SOME: Final = 8
 HOUR_NS: Final = 3600 * 10**9
 KEPT_OBSERVATIONS: Final = 64
 KEPT_KEYS: Final = 128
@@ -33,9 +35,8 @@ class WorkloadMemory:
 
     `through_serial` is the last stored batch that was absorbed, `saved_serial` the one that the last
     checkpoint includes; `lifetime` is as of the last `settle`, windows absorbed since then wait.
-    `is_fresh` says that windows came since the last judgement; `trail` follows the share of steps replayed; `hours`
-    are the windows since the last checkpoint, added up by the hour in which they end, with their number; `sudden` is
-    what windows taught one by one, as of the last `settle`.
+    `is_fresh` says that windows came since the last judgement; `trail` follows the share of steps replayed; `sudden`
+    is what windows taught one by one, as of the last `settle`.
     """
 
     id: str
@@ -47,12 +48,12 @@ class WorkloadMemory:
     saved_serial: int = 0
     is_fresh: bool = False
     is_dirty: bool = False
-    segments: dict[int, Window] = field(default_factory=dict)
     trail: Trail = field(default_factory=Trail)
-    hours: dict[int, tuple[Window, int]] = field(default_factory=dict)
     sudden: SuddenState = field(default_factory=SuddenState)
     _waiting: list[Window] = field(default_factory=list)
-    _older: tuple[tuple[int, ...], Window] | None = None
+    _segments: dict[int, list[Window]] = field(default_factory=dict)
+    _recent: Window | None = None
+    _hours: dict[int, tuple[list[Window], int]] = field(default_factory=dict)
 
     def absorb(self, window: Window, received_ns: int, serial: int) -> None:
         """Take in a window that is not part of the lifetime yet, from the batch stored as `serial`."""
@@ -70,11 +71,26 @@ class WorkloadMemory:
         self._follow(waiting)
         for hour, group in groupby(waiting, key=lambda w: w.end_ns // HOUR_NS):
             windows = list(group)
-            total = self._into_segments(windows, horizon_ns)
+            total = merge_all(windows)
             self.lifetime = total if self.lifetime is None else bounded(merge_in_order(self.lifetime, total))
-            here = self.hours.get(hour)
-            merged = total if here is None else bounded(merge_in_order(here[0], total))
-            self.hours[hour] = (merged, len(windows) + (here[1] if here is not None else 0))
+            self._into_hour(hour, total, len(windows))
+            self._into_segments(windows, horizon_ns)
+
+    @property
+    def hours(self) -> dict[int, tuple[Window, int]]:
+        """The windows since the last checkpoint, added up by the hour in which they end, with their number."""
+        return {hour: (bounded(_together(totals)), n) for hour, (totals, n) in self._hours.items()}
+
+    def forget_hours(self) -> None:
+        """Count hours anew; they are written down."""
+        self._hours.clear()
+
+    def _into_hour(self, hour: int, total: Window, count: int) -> None:
+        totals, n = self._hours.get(hour, ([], 0))
+        totals.append(total)
+        if len(totals) > SOME:
+            totals = [bounded(_together(totals))]
+        self._hours[hour] = totals, n + count
 
     def _follow(self, windows: Sequence[Window]) -> None:
         """Teach the detector of sudden changes; figures beyond all bounds teach it nothing."""
@@ -88,37 +104,43 @@ class WorkloadMemory:
         """Take a window into the recent past only."""
         self._into_segments([window], horizon_ns)
 
-    def _into_segments(self, windows: Sequence[Window], horizon_ns: int) -> Window:
-        """Add windows, in order of their ends, to the recent past; what they add up to."""
+    def _into_segments(self, windows: Sequence[Window], horizon_ns: int) -> None:
+        """Add windows, in order of their ends, to the recent past."""
         width_ns = max(1, horizon_ns // SEGMENTS)
-        totals = []
         for slot, group in groupby(windows, key=lambda w: w.end_ns // width_ns):
-            total = reduce(merge_windows, group)
-            totals.append(total)
-            here = self.segments.get(slot)
-            self.segments[slot] = total if here is None else merge_in_order(here, total)
-            if self._older is not None and slot in self._older[0]:
-                self._older = None
+            total = merge_all(list(group))
+            if slot not in self._segments:
+                self._begin_segment(slot, total)
+            else:
+                self._segments[slot].append(total)
+                # What comes late lies inside what was added up already, where its gauges are not the last.
+                is_last = self._recent is not None and total.end_ns >= self._recent.end_ns
+                self._recent = merge_windows(self._recent, total) if self._recent and is_last else None
             share = replayed_ratio(total)
             if share is not None:
                 self.trail.add(total.end_ns, share)
-        newest = max(self.segments)
-        for old in [s for s in self.segments if s <= newest - SEGMENTS]:
-            del self.segments[old]
-        return reduce(merge_windows, totals)
+
+    def _begin_segment(self, slot: int, total: Window) -> None:
+        """Add up the segments that are over, and drop those that the new one pushes out of the horizon."""
+        for windows in self._segments.values():
+            windows[:] = [_together(windows)]
+        self._segments[slot] = [total]
+        newest = max(self._segments)
+        for old in [s for s in self._segments if s <= newest - SEGMENTS]:
+            del self._segments[old]
+        self._recent = None
 
     @property
     def recent(self) -> Window | None:
         """Everything within the horizon as one window; None when nothing is held."""
-        if not self.segments:
-            return None
-        *older, newest = sorted(self.segments)
-        if not older:
-            return self.segments[newest]
-        if self._older is None or self._older[0] != tuple(older):
-            # The newest segment changes with every window, those before it only when a new one begins.
-            self._older = tuple(older), reduce(merge_windows, (self.segments[s] for s in older))
-        return merge_windows(self._older[1], self.segments[newest])
+        if self._recent is None and self._segments:
+            self._recent = merge_all([_together(self._segments[slot]) for slot in sorted(self._segments)])
+        return self._recent
+
+
+def _together(windows: Sequence[Window]) -> Window:
+    """Windows of one stretch as one, in the order of their ends."""
+    return merge_all(sorted(windows, key=lambda w: w.end_ns)) if len(windows) > 1 else windows[0]
 
 
 def merge_in_order(a: Window, b: Window) -> Window:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.peers import CohortSummary, Member, cohort_key, family_key, summaries
 
 
@@ -23,7 +22,7 @@ class PeerBook:
             self._members.pop(key, None)
             return
         family = family_key(evidence.fingerprint, evidence.config, evidence.workload)
-        self._members[key] = Member(cohort, family, figures_of(evidence.recent)), seen_ns
+        self._members[key] = Member(cohort, family, evidence.figures), seen_ns
 
     def forget(self, key: str) -> None:
         """Drop a workload that is gone."""

@@ -10,8 +10,9 @@ from replaywatch.collector.memory import WorkloadMemory
 from replaywatch.collector.store import Store
 from replaywatch.collector.writer import Writer
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
-from replaywatch.contract.window import Workload
+from replaywatch.contract.window import Window, Workload
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.figures import Figures, figures_of
 
 
 class Roster:
@@ -95,6 +96,7 @@ class Roster:
             fingerprint=self._fingerprints.get(lifetime.fingerprint_id or ""),
             sudden=memory.sudden,
             previous_fingerprint=self._fingerprints.get(memory.sudden.previous_fingerprint_id or ""),
+            read=_read(recent),
         )
 
     def checkpoint(self, writer: Writer) -> None:
@@ -106,9 +108,17 @@ class Roster:
         for memory in dirty:
             memory.is_dirty = False
             memory.saved_serial = memory.through_serial
-            memory.hours.clear()
+            memory.forget_hours()
 
     def forget(self, key: str) -> None:
         """Drop a workload that is gone."""
         memory = self.memories.pop(key)
         self._ids.pop(memory.workload, None)
+
+
+def _read(recent: Window) -> tuple[Window, Figures] | None:
+    """The figures of a window, read once for peers and detectors; None for ones beyond all bounds."""
+    try:
+        return recent, figures_of(recent)
+    except (ArithmeticError, ValueError):
+        return None

@@ -8,7 +8,6 @@ from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, He
 from replaywatch.detectors import readings
 from replaywatch.detectors.device_clock import SLOW_CLOCK_RATIO, clock_ratio
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.peers import deviations, is_odd
 
 SLOWER_RATIO: Final = 0.15
@@ -107,7 +106,7 @@ def _against_before(evidence: Evidence) -> tuple[float, float, float, str] | Non
 def _against_peers(evidence: Evidence) -> tuple[float, float, float, str] | None:
     if evidence.peers is None:
         return None
-    found = deviations(evidence.peers, figures_of(evidence.recent))
+    found = deviations(evidence.peers, evidence.figures)
     slow = next((d for d in found if d.figure == "replay_us" and is_odd(d, evidence.peers.n)), None)
     if slow is None or slow.gap < SLOWER_RATIO:
         return None

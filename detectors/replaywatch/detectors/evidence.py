@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window, Workload, merge_windows
+from replaywatch.detectors.figures import Figures, figures_of
 from replaywatch.detectors.peers import CohortSummary
 from replaywatch.detectors.sudden_state import SuddenState, advance
 
@@ -19,7 +20,8 @@ class Evidence:
     `recent` is the last horizon (a minute or two live, the whole file for a recording), `lifetime` everything since
     the process started or the recording began. `is_recording` says that nothing more will come: a recording is judged
     on what it has, a live workload may still warm up. `peers` is what replicas with the same fingerprint show, where
-    somebody knows them; `sudden` what its windows taught one by one; `previous_fingerprint` the one before a change.
+    somebody knows them; `sudden` what its windows taught one by one; `previous_fingerprint` the one before a change;
+    `read` what somebody has read out of `recent` already.
     """
 
     workload: Workload
@@ -31,6 +33,14 @@ class Evidence:
     peers: CohortSummary | None = None
     sudden: SuddenState | None = None
     previous_fingerprint: Fingerprint | None = None
+    read: tuple[Window, Figures] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def figures(self) -> Figures:
+        """The figures of `recent`; read anew unless `read` holds those of this very window."""
+        if self.read is not None and self.read[0] is self.recent:
+            return self.read[1]
+        return figures_of(self.recent)
 
 
 def gather(

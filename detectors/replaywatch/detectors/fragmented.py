@@ -8,7 +8,6 @@ from replaywatch.contract.verdict import Blind, Cause, Estimate, EvidenceItem, F
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.voting import peers_vote
 
 MANY_REPLAYS: Final = 4.0
@@ -72,7 +71,7 @@ class Fragmented:
         )
 
     def _from_counts(self, evidence: Evidence) -> Verdict:
-        figures, dispatch = figures_of(evidence.recent), evidence.recent.dispatch
+        figures, dispatch = evidence.figures, evidence.recent.dispatch
         if not dispatch.replays or not figures.steps or figures.step_us is None or figures.launch_us is None:
             return Blind(self.name, "neither traced steps nor launch times with steps were seen")
         replays = dispatch.replays / figures.steps

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Severity, Verdict
 from replaywatch.detectors import readings
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 
 INFO_SHARE: Final = 0.05
 WARN_SHARE: Final = 0.25
@@ -25,7 +24,7 @@ class HostPlanning:
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
-        plans, figures = evidence.recent.timing.host_plan, figures_of(evidence.recent)
+        plans, figures = evidence.recent.timing.host_plan, evidence.figures
         if plans is None or plans.count < MIN_PLANS or figures.step_us is None or not figures.steps:
             return Blind(self.name, "no planning was timed")
         plan_us = plans.sum / 1000 / figures.steps

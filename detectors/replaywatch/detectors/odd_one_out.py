@@ -18,7 +18,6 @@ from replaywatch.contract.verdict import (
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.device_clock import SLOW_CLOCK_RATIO, clock_ratio
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.peers import COMPARED, MIN_PEERS, WORDS, Deviation, deviations, is_odd
 from replaywatch.detectors.voting import peers_vote
 
@@ -39,7 +38,7 @@ class OddOneOut:
         peers = evidence.peers
         if peers is None or peers.n < MIN_PEERS:
             return Blind(self.name, f"{MIN_PEERS} peers with the same fingerprint are needed")
-        figures = figures_of(evidence.recent)
+        figures = evidence.figures
         if figures.steps < readings.MIN_LIVE_STEPS:
             return Blind(self.name, "too few recent steps to compare with the peers")
         compared = deviations(peers, figures)

@@ -21,7 +21,6 @@ from replaywatch.detectors import readings
 from replaywatch.detectors.calibration import GRAPH_GAP_NS, MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import StepModel, model_step, observed_ns, replays_in_full
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 
 FAULT_SHARE: Final = 0.5
 WARN_SHARE: Final = 0.6
@@ -80,7 +79,7 @@ class ReplayGap:
 
     def _from_timed_replays(self, evidence: Evidence) -> Verdict:
         """Without a trace: idle between timed replays, where a step is one replay and nothing runs beside it."""
-        figures, replays = figures_of(evidence.recent), evidence.recent.dispatch.replays
+        figures, replays = evidence.figures, evidence.recent.dispatch.replays
         if figures.gap_us is None or not figures.step_us or not figures.steps or not replays:
             return Blind(self.name, "no steps with usable stamps were traced, and no gaps between replays timed")
         if figures.unreplayed_ratio != 0.0 or not 0.8 <= replays / figures.steps <= 1.5:

@@ -43,7 +43,7 @@ class Shift:
     then: Surroundings = field(default_factory=Surroundings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Channel:
     """One channel's memory; `residual` is the last value's distance in sigmas, toward worse."""
 

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Severity, Verdict
 from replaywatch.detectors import readings
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 
 # Source: 2.5 us and 1 ns a node are published for repeated launches; a Python caller adds about 2 us.
 USUAL_US: Final = 5.0
@@ -33,7 +32,7 @@ class SlowLaunch:
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
-        figures, dispatch = figures_of(evidence.recent), evidence.recent.dispatch
+        figures, dispatch = evidence.figures, evidence.recent.dispatch
         launches = evidence.recent.timing.graph_launch_call
         if launches is None or launches.count < MIN_LAUNCHES or figures.launch_us is None:
             return Blind(self.name, "graph launches were not timed")

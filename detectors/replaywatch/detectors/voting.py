@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from replaywatch.contract.verdict import Vote
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import figures_of
 from replaywatch.detectors.peers import MIN_GAP, MIN_PEERS, WORDS, deviations, is_odd, is_split
 
 
@@ -20,7 +19,7 @@ def peers_vote(evidence: Evidence) -> Vote:
     others = peers.n - 1
     if peers.n < MIN_PEERS:
         return Vote("peers", "abstains", f"{others} peers with the same fingerprint are too few")
-    compared = deviations(peers, figures_of(evidence.recent))
+    compared = deviations(peers, evidence.figures)
     odd = [d for d in compared if is_odd(d, peers.n)]
     if odd:
         worst = max(odd, key=lambda d: d.z)
