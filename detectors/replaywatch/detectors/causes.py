@@ -47,7 +47,10 @@ def enable_remedy(evidence: Evidence) -> str:
 
 def observations(evidence: Evidence, *kinds: str) -> tuple[Observation, ...]:
     """Observations of some kinds over the lifetime, most frequent first."""
-    found = [o for o in evidence.lifetime.observations if o.kind in kinds]
+    seen = evidence.lifetime.observations
+    found = [o for o in seen if o.kind in kinds] if seen else None
+    if not found:
+        return ()
     return tuple(sorted(found, key=lambda o: (-o.count, o.detail)))
 
 

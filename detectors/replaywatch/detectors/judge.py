@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from replaywatch.contract.verdict import (
     Blind,
@@ -43,10 +44,12 @@ def judge(evidence: Evidence) -> Judgement:
     healthy: list[Healthy] = []
     warming_up: list[WarmingUp] = []
     blind: list[Blind] = []
-    kept: dict[type, list[Any]] = {Finding: found, Healthy: healthy, WarmingUp: warming_up, Blind: blind}
-    for detector in DETECTORS:
-        verdict = detector.judge(evidence)
-        kept[type(verdict)].append(verdict)
+    keep: dict[type, Callable[[Any], None]] = {
+        Finding: found.append, Healthy: healthy.append, WarmingUp: warming_up.append, Blind: blind.append
+    }  # fmt: skip
+    for judge_one in _JUDGES:
+        verdict = judge_one(evidence)
+        keep[type(verdict)](verdict)
     findings = _sorted(found)
     word, severity = _overall(findings, healthy, warming_up)
     return Judgement(
@@ -61,6 +64,9 @@ def judge(evidence: Evidence) -> Judgement:
     )
 
 
+_JUDGES: Final = tuple(detector.judge for detector in DETECTORS)
+
+
 def _recoverable(counterfactual: Estimate | None, findings: tuple[Finding, ...]) -> Estimate | None:
     """The largest share that a fault vouches for; the counterfactual's where no fault knows more.
 
@@ -73,6 +79,8 @@ def _recoverable(counterfactual: Estimate | None, findings: tuple[Finding, ...])
 
 
 def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
+    if len(findings) < 2:
+        return tuple(findings)
     return tuple(sorted(findings, key=lambda f: (-severity_rank(f.severity), not f.is_fault, f.detector)))
 
 
