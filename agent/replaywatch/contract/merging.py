@@ -67,7 +67,7 @@ def merge_records(a: Record, b: Record) -> Record:
                 write(merged, x if y is None else y if x is None else x.merge(y))
         elif how == "counts":
             for write, x, y in pairs:
-                write(merged, x if not y and x is not None else y if not x else _add_counts(x, y))
+                write(merged, x if not y and x is not None else y if not x else _add(dict(x), y))
         else:
             for write, x, y in pairs:
                 write(merged, x if y is None else y if x is None else _merge_two(x, y, how))
@@ -101,17 +101,22 @@ def _merge_known(known: Sequence[Any], how: str) -> Any:
 
 
 def _all_counts(known: Sequence[Mapping[Any, Any]]) -> Mapping[Any, Any]:
-    filled = [c for c in known if c]
-    return reduce(_add_counts, filled) if filled else known[-1]
-
-
-def _add_counts(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Counts, or histograms, added up by key."""
-    merged = dict(a)
-    for key, value in b.items():
-        known = merged.get(key)
-        merged[key] = value if known is None else known + value if type(value) is int else known.merge(value)
+    filled = [c for c in known if c]
+    if len(filled) < 2:
+        return filled[0] if filled else known[-1]
+    merged = dict(filled[0])
+    for other in filled[1:]:
+        _add(merged, other)
     return merged
+
+
+def _add(total: dict[Any, Any], counts: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Add counts, or histograms, to a total."""
+    for key, value in counts.items():
+        known = total.get(key)
+        total[key] = value if known is None else known + value if type(value) is int else known.merge(value)
+    return total
 
 
 def _merge_two(a: Any, b: Any, how: str) -> Any:

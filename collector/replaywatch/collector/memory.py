@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, TypeVar
@@ -69,8 +69,7 @@ class WorkloadMemory:
         waiting, self._waiting = self._waiting, []
         waiting.sort(key=lambda w: w.end_ns)
         self._follow(waiting)
-        for hour, group in groupby(waiting, key=lambda w: w.end_ns // HOUR_NS):
-            windows = list(group)
+        for hour, windows in _runs(waiting, HOUR_NS):
             total = merge_all(windows)
             self.lifetime = total if self.lifetime is None else bounded(merge_in_order(self.lifetime, total))
             self._into_hour(hour, total, len(windows))
@@ -107,8 +106,8 @@ class WorkloadMemory:
     def _into_segments(self, windows: Sequence[Window], horizon_ns: int) -> None:
         """Add windows, in order of their ends, to the recent past."""
         width_ns = max(1, horizon_ns // SEGMENTS)
-        for slot, group in groupby(windows, key=lambda w: w.end_ns // width_ns):
-            total = merge_all(list(group))
+        for slot, some in _runs(windows, width_ns):
+            total = merge_all(some)
             if slot not in self._segments:
                 self._begin_segment(slot, total)
             else:
@@ -123,7 +122,8 @@ class WorkloadMemory:
     def _begin_segment(self, slot: int, total: Window) -> None:
         """Add up the segments that are over, and drop those that the new one pushes out of the horizon."""
         for windows in self._segments.values():
-            windows[:] = [_together(windows)]
+            if len(windows) > 1:
+                windows[:] = [_together(windows)]
         self._segments[slot] = [total]
         newest = max(self._segments)
         for old in [s for s in self._segments if s <= newest - SEGMENTS]:
@@ -136,6 +136,13 @@ class WorkloadMemory:
         if self._recent is None and self._segments:
             self._recent = merge_all([_together(self._segments[slot]) for slot in sorted(self._segments)])
         return self._recent
+
+
+def _runs(windows: Sequence[Window], width_ns: int) -> Iterable[tuple[int, Sequence[Window]]]:
+    """Windows, in order of their ends, by the stretch of a width in which they end; mostly it is one window."""
+    if len(windows) == 1:
+        return ((windows[0].end_ns // width_ns, windows),)
+    return ((slot, list(some)) for slot, some in groupby(windows, key=lambda w: w.end_ns // width_ns))
 
 
 def _together(windows: Sequence[Window]) -> Window:
