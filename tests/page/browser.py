@@ -33,6 +33,7 @@ def opened(browser: Any, url: str, **settings: Any) -> Iterator[Any]:
     """A page of a browser without a history. Raises: AssertionError at the end for console messages and strangers."""
     context = browser.new_context(**{"viewport": DESKTOP, "reduced_motion": "reduce", **settings})
     page = context.new_page()
+    page.set_default_timeout(15_000)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -1,6 +1,7 @@
 """Charts as inline SVG. Shapes stretch with the page; all text is HTML beside them, so that it stays readable.
 
-Only numbers and constant class names go into the markup; colours are the style sheet's.
+Only numbers and constant class names go into the markup; colours are the style sheet's. Those over time carry their
+data too, from which the page's script draws them anew with values to point at.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from replaywatch.collector.chart_data import Drawn, Value, chart_data
 from replaywatch.collector.series import Point
 from replaywatch.collector.wording import clock_text, duration_us, percent
 from replaywatch.contract.snapshot import EngineConfig
@@ -32,6 +34,7 @@ class Chart:
     y_labels: tuple[str, ...]
     x_labels: tuple[str, ...]
     told: str
+    data: dict[str, object] | None = None
 
 
 def sparkline(trail: Sequence[tuple[int, float]]) -> Markup:
@@ -80,15 +83,16 @@ def interval_bar(estimate: Estimate) -> Markup:
     )
 
 
-def share_chart(points: Sequence[Point], value: Callable[[Point], float | None], css: str, told: str) -> Chart:
+def share_chart(points: Sequence[Point], value: Value, css: str, told: str) -> Chart:
     """A share of 0 to 1 over time."""
-    return _line_chart(points, value, 1.0, percent, css, told)
+    return _line_chart(points, Drawn(told, css, value), 1.0, percent, "share")
 
 
 def step_time_chart(points: Sequence[Point]) -> Chart:
     """Mean step time over time."""
     greatest = max((p.step_us for p in points if p.step_us is not None), default=1.0)
-    return _line_chart(points, lambda p: p.step_us, _nice(greatest * 1.1), duration_us, "step", "step time")
+    drawn = Drawn("step time", "step", lambda p: p.step_us)
+    return _line_chart(points, drawn, _nice(greatest * 1.1), duration_us, "us")
 
 
 def mode_chart(points: Sequence[Point]) -> Chart:
@@ -108,7 +112,10 @@ def mode_chart(points: Sequence[Point]) -> Chart:
                     f'<rect class="{mode}" x="{x0:.1f}" y="{top:.1f}" width="{x1 - x0:.1f}" height="{tall:.1f}"/>'
                 )
                 parts += _hatched(mode, x0, top, x1 - x0, tall)
-    return Chart(_plot("".join(parts), "crispEdges"), ("100 %", "50 %", "0"), _time_labels(start, end), "steps by mode")
+    drawn = [Drawn(mode, mode, _share_of(mode)) for mode in MODES]
+    data = chart_data(points, drawn, 1.0, "share", _reach, is_stacked=True) if points else None
+    labels = ("100 %", "50 %", "0")
+    return Chart(_plot("".join(parts), "crispEdges"), labels, _time_labels(start, end), "steps by mode", data)
 
 
 def ladder_chart(
@@ -139,27 +146,33 @@ def ladder_chart(
     return Chart(_plot("".join(parts)), (percent(greatest / total), "", "0"), labels, "steps by batch size")
 
 
+def _share_of(mode: str) -> Value:
+    def share(p: Point) -> float | None:
+        steps = {"full": p.full_steps, "piecewise": p.piecewise_steps, "eager": p.eager_steps}[mode]
+        return max(0.0, steps or 0.0) / p.steps if p.steps > 0 else None
+
+    return share
+
+
 def _line_chart(
-    points: Sequence[Point],
-    value: Callable[[Point], float | None],
-    top: float,
-    wording: Callable[[float | None], str],
-    css: str,
-    told: str,
+    points: Sequence[Point], drawn: Drawn, top: float, wording: Callable[[float | None], str], unit: str
 ) -> Chart:
     start, end = _bounds(points)
-    measured = [p for p in points if value(p) is not None]
+    measured = [(p, v) for p in points if (v := drawn.value(p)) is not None]
+    kept = [p for p, _ in measured]
     lines: list[list[tuple[float, float]]] = []
     reached = -1
-    for i, p in enumerate(measured):
-        y = HEIGHT * (1 - _clamped((value(p) or 0.0) / top))
-        x0, x1 = _x(p.start_ns, start, end), _x(_reach(measured, i), start, end)
+    for i, (p, v) in enumerate(measured):
+        y = HEIGHT * (1 - _clamped(v / top))
+        x0, x1 = _x(p.start_ns, start, end), _x(_reach(kept, i), start, end)
         if not lines or p.start_ns > reached:
             lines.append([])
         lines[-1] += [(x0, y), (x1, y)]
-        reached = _reach(measured, i)
-    parts = [_line(css, line) for line in lines]
-    return Chart(_plot("".join(parts)), (wording(top), wording(top / 2), "0"), _time_labels(start, end), told)
+        reached = _reach(kept, i)
+    parts = [_line(drawn.css, line) for line in lines]
+    labels = (wording(top), wording(top / 2), "0")
+    data = chart_data(points, [drawn], top, unit, _reach) if points else None
+    return Chart(_plot("".join(parts)), labels, _time_labels(start, end), drawn.name, data)
 
 
 def _line(css: str, line: Iterable[tuple[float, float]]) -> str:

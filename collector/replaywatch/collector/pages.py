@@ -141,7 +141,8 @@ class Pages:
             ladder_note="" if unit in (None, "sequences") else f"in sequences; the ladder is in {unit}",
             fallbacks=_largest_first(view.recent.dispatch.fallbacks),
             fingerprint=_facts(view.fingerprint),
-            incidents=self._api.find_incidents(Wanted(workload_id=view.id), 20),
+            incidents=(incidents := self._api.find_incidents(Wanted(workload_id=view.id), 20)),
+            marks=[_mark(i) for i in incidents],
         )
 
     def _points(self, workload_id: str, wanted: str | None) -> tuple[str, Sequence[Point]]:
@@ -207,6 +208,16 @@ def _charts(points: Sequence[Point]) -> list[tuple[Chart, str, str]]:
 
 def _worst_first(incidents: list[Incident]) -> list[Incident]:
     return sorted(incidents, key=lambda i: (i.state != "open", -severity_rank(i.severity), -i.opened_ns, -i.id))
+
+
+def _mark(incident: Incident) -> dict[str, object]:
+    """An incident as charts mark it."""
+    return {
+        "from": incident.opened_ns / 1e9,
+        "to": None if incident.closed_ns is None else incident.closed_ns / 1e9,
+        "severity": incident.worst_severity,
+        "id": incident.id,
+    }
 
 
 def _facts(fingerprint: Fingerprint | None) -> list[tuple[str, str]]:

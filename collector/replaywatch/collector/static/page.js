@@ -8,7 +8,8 @@
 
   function isBusy() {
     const active = document.activeElement;
-    return document.hidden || (active && active.closest("form")) || !getSelection().isCollapsed;
+    const looking = document.querySelector(".uplot:hover, main[data-zoomed]");
+    return document.hidden || looking || (active && active.closest("form")) || !getSelection().isCollapsed;
   }
 
   function adopt(text) {
@@ -19,6 +20,7 @@
     here.replaceWith(document.adoptNode(next));
     live.querySelector(".words").textContent = "as of " + next.dataset.asOf;
     live.classList.remove("lost");
+    document.dispatchEvent(new Event("replaywatch:shown"));
     if (focused) {
       const again = [...document.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused);
       if (again) again.focus({ preventScroll: true });
@@ -45,9 +47,15 @@
     theme.setAttribute("aria-label", isDark() ? "Use the light theme" : "Use the dark theme");
   }
 
+  // What is painted and not styled has to be painted again.
+  function showTheme() {
+    nameTheme();
+    document.dispatchEvent(new Event("replaywatch:shown"));
+  }
+
   function changeTheme() {
     root.dataset.theme = isDark() ? "light" : "dark";
-    nameTheme();
+    showTheme();
     try {
       localStorage.setItem("theme", root.dataset.theme);
     } catch {
@@ -85,7 +93,7 @@
   theme.hidden = false;
   nameTheme();
   theme.addEventListener("click", changeTheme);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
   document.addEventListener("keydown", onKey);
   setInterval(refresh, every);
 })();
