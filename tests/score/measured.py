@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 
-from score import baselines, case_labels, composed, composed_live, corpus, engines, fleets, live_faults, nab
+from score import baselines, case_labels, composed, composed_live, corpus, engines, files, fleets, live_faults, nab
 from score.corpus import Recorded
 from score.live_faults import LENGTH_S
 from score.situation import Situation
@@ -41,7 +41,7 @@ def measure() -> Measured:
     found = [corpus.situation_of(r) for r in recorded.values()]
     found += [corpus.timed_situation_of(r) for r in recorded.values()]
     found += [*fleets.situations(fleets.forms(recorded)), *case_labels.situations(), *engines.situations()]
-    found += [*composed.situations(recorded), *composed_live.situations()]
+    found += [*composed.situations(recorded), *composed_live.situations(), *files.situations()]
     result = Measured(found, noise=measured_noise(recorded))
     _sudden(result)
     _days(result)

@@ -21,9 +21,9 @@ from score.situation import Count, Situation, count, quantile, total  # noqa: E4
 
 PAGE = ROOT / "docs" / "score.md"
 SOURCES = {"corpus": "recordings", "timed": "recordings with step times", "fleet": "replicas", "case": "cases",
-           "engine": "engines", "composed": "composed"}  # fmt: skip
+           "engine": "engines", "composed": "composed", "public": "public files", "log": "written logs"}  # fmt: skip
 KINDS = {"corpus": "recorded", "timed": "recorded", "engine": "recorded", "fleet": "composed", "composed": "composed",
-         "case": "rebuilt"}  # fmt: skip
+         "case": "rebuilt", "public": "recorded", "log": "rebuilt"}  # fmt: skip
 # What these lose, a capture does not bring back.
 NOT_CAPTURED = frozenset({"padding", "replay_gap"})
 ABOUT_CAPTURE = frozenset({"disabled", "partial_coverage", "fragmented"})
