@@ -1,4 +1,4 @@
-"""torch.profiler has way: the kernel tracer is paused before Kineto begins and resumed after it ended."""
+"""torch.profiler has way: the kernel tracer is paused before Kineto begins, and leaves CUPTI to it from then on."""
 
 from __future__ import annotations
 
@@ -51,45 +51,51 @@ with profile:
     time.sleep(0.4)
 log.append("over")
 assert profile.results == "results" and profiler.calls == ["prepare", "enable", "disable"]
-assert log[3:] == ["pause", "profiling", "resume", "over"], log
+assert log[3:] == ["pause", "profiling", "over"], log
 session.current().tracing._next_ns = 1
-while log[-1] != "window" and time.time() < end:
-    time.sleep(0.02)
-assert log[-1] == "window"
+time.sleep(0.6)
+with profile:
+    log.append("profiling again")
+session.current().tracing._next_ns = 1
+time.sleep(0.6)
+assert log[6:] == ["profiling again"], log
 """,
         tmp_path,
         REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS="3600",
     )
     assert window.traced is not None
-    assert window.traced.steps == 8
+    assert window.traced.steps == 6
     assert window.traced.coverage == 1.0
     assert window.timing.launch_gap is not None
-    assert window.timing.launch_gap.count == 4
+    assert window.timing.launch_gap.count == 3
     assert window.cost is not None
-    assert window.cost.traced_windows == 4
-    assert "torch.profiler runs" in " ".join(b.reason for b in window.blind)
+    assert window.cost.traced_windows == 3
+    reasons = " ".join(b.reason for b in window.blind)
+    assert "torch.profiler runs" in reasons
+    assert "torch.profiler was used in this process" in reasons
 
 
-def test_a_profiler_that_fails_to_start_still_gives_the_tracer_back(tmp_path: Path) -> None:
-    seen(
+def test_a_profiler_that_fails_to_start_is_over_all_the_same(tmp_path: Path) -> None:
+    window = seen(
         START
         + TRACER
         + """
 torch.cuda.init()
-def broken(*args, **kwargs):
-    raise RuntimeError("cannot enable")
 session.current().tracing._tracer = Tracer()
 profiler._enable_profiler.__wrapped__
 profiler._prepare_profiler("config", set())
-assert log[-1] == "pause"
+assert log == ["pause"]
 profiler._disable_profiler()
-assert log[-1] == "resume"
 profiler._disable_profiler()
-assert log.count("resume") == 1
+assert session.current().tracing._profilers == 0
+profiler._prepare_profiler("config", set())
+profiler._disable_profiler()
+assert log == ["pause"]
 """,
         tmp_path,
         REPLAYWATCH_PROBE_KERNELS="0",
     )
+    assert "kernels" in {b.signal for b in window.blind}
 
 
 def test_nothing_is_traced_while_something_is_captured(tmp_path: Path) -> None:

@@ -180,10 +180,12 @@ def test_windows_on_their_own_are_collected_in_order(fresh_world: World) -> None
     assert any("traced" in window for window in found)
 
 
-def _profiler_after_queued_work() -> dict[str, Any]:
-    """A window whose last work is still queued, then a profiler, as torch.profiler's guard brings it on."""
+def _profiler_after_queued_work(windows: int) -> dict[str, Any]:
+    """A window whose last work is still queued, some more, then a profiler, as torch.profiler's guard brings it on."""
     script = eager_steps(4)
     fake_world.play(Script(script.work, script.marks, script.length, queued_until=100_000))
+    for _ in range(windows):
+        fake_world.tracer().run_window(2)
     before = fake_world.cupti().fake_count(b"forced_flushes")
     paused = fake_world.tracer().pause()
     memory = ctypes.create_string_buffer(1 << 20)
@@ -202,8 +204,9 @@ def _profiler_after_queued_work() -> dict[str, Any]:
             "forced": cupti.fake_count(b"forced_flushes") - before}  # fmt: skip
 
 
-def test_a_profiler_never_gets_its_records_into_a_buffer_of_ours(fresh_world: World) -> None:
-    seen = fresh_world.call(_profiler_after_queued_work)
+@pytest.mark.parametrize("windows", [0, 5])  # after three windows a buffer that is out counts as lost
+def test_a_profiler_never_gets_its_records_into_a_buffer_of_ours(fresh_world: World, windows: int) -> None:
+    seen = fresh_world.call(_profiler_after_queued_work, windows)
     assert seen == {"paused": True, "own": True, "buffers": 1, "forced": 1}
 
 

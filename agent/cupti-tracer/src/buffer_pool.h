@@ -44,6 +44,8 @@ class BufferPool {
   void trim();
 
   size_t outstanding() const;
+  // Those and the ones that count as lost: what CUPTI may still be filling.
+  size_t not_back() const { return outstanding() + lost(); }
   size_t lost() const { return lost_.load(std::memory_order_relaxed); }
   // Free main buffers; a window ends early when none is left.
   size_t free_main() const;

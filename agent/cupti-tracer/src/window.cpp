@@ -154,12 +154,12 @@ bool WindowRunner::evict_buffers() {
   if (!open_) return true;
   const std::lock_guard<std::mutex> alone(evicting_);
   const auto discard = [this] { pool_.drain([](uint8_t *, size_t) {}); };
-  for (uint32_t round = 0; round < kEvictRounds && pool_.outstanding() != 0; ++round) {
+  for (uint32_t round = 0; round < kEvictRounds && pool_.not_back() != 0; ++round) {
     if (round != 0) std::this_thread::sleep_for(std::chrono::milliseconds(kEvictWaitMs));
     api_.flush_all(0);
     discard();
   }
-  if (pool_.outstanding() != 0) {
+  if (pool_.not_back() != 0) {
     forced_flushes_.fetch_add(1, std::memory_order_relaxed);
     api_.flush_all(kFlushForced);
     discard();

@@ -1,8 +1,8 @@
-"""Stands between torch.profiler and the kernel tracer: Kineto gets CUPTI to itself from before it starts until it ends.
+"""Stands between torch.profiler and the kernel tracer: Kineto gets CUPTI to itself from before it starts, for good.
 
 `torch.autograd.profiler` calls three functions of its own module for every profile, whichever front end was used:
-`_prepare_profiler` (optional), `_enable_profiler` and `_disable_profiler`. The wrappers only pause and resume the
-tracer; arguments and results pass untouched.
+`_prepare_profiler` (optional), `_enable_profiler` and `_disable_profiler`. The wrappers only pause the tracer and
+say that a profile is over; arguments and results pass untouched.
 """
 
 from __future__ import annotations
