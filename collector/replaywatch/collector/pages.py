@@ -22,10 +22,12 @@ from replaywatch.collector.documents import Document, finding_document
 from replaywatch.collector.fleet import Views, WorkloadView
 from replaywatch.collector.incidents import Incident, Wanted
 from replaywatch.collector.rows import FleetRow, matches, row_of
+from replaywatch.collector.runs import runs_of
 from replaywatch.collector.series import Point, extent, read_series
 from replaywatch.collector.store import Store
 from replaywatch.contract.snapshot import Fingerprint
 from replaywatch.contract.verdict import severity_rank
+from replaywatch.contract.window import Timing
 
 FOLDER: Final = Path(__file__).parent
 PAGE_ROWS: Final = 200
@@ -143,6 +145,8 @@ class Pages:
             fingerprint=_facts(view.fingerprint),
             incidents=(incidents := self._api.find_incidents(Wanted(workload_id=view.id), 20)),
             marks=[_mark(i) for i in incidents],
+            runs=runs_of(view, self._views().workloads),
+            times=_times(view.recent.timing),
         )
 
     def _points(self, workload_id: str, wanted: str | None) -> tuple[str, Sequence[Point]]:
@@ -208,6 +212,22 @@ def _charts(points: Sequence[Point]) -> list[tuple[Chart, str, str]]:
 
 def _worst_first(incidents: list[Incident]) -> list[Incident]:
     return sorted(incidents, key=lambda i: (i.state != "open", -severity_rank(i.severity), -i.opened_ns, -i.id))
+
+
+def _times(timing: Timing) -> list[tuple[str, str]]:
+    """Median and 99th percentile of what was timed lately."""
+    kinds = (
+        ("device time of a replay", timing.replay),
+        ("idle after a replay", timing.replay_gap),
+        ("idle between kernels", timing.launch_gap),
+        ("capture", timing.capture),
+    )
+    found = []
+    for name, histogram in kinds:
+        if histogram is not None and histogram.count:
+            half, most = (wording.duration_us((histogram.quantile(q) or 0.0) / 1000) for q in (0.5, 0.99))
+            found.append((name, f"{half}, 99{wording.GAP}% within {most}"))
+    return found
 
 
 def _mark(incident: Incident) -> dict[str, object]:
