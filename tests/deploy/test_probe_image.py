@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from admission.pods import container, pod
+from admission.rules import patched, question
 from deploy.programs import DEPLOY, output_of, program
 from probe.harness import STAND_INS, Listener, Pump
+from replaywatch.admission.changes import Additions
+from replaywatch.admission.review import review
 from replaywatch.probe.launch import PTH_NAME, PTH_TEXT
 
 FILL = DEPLOY / "images" / "fill-volume.sh"
@@ -89,6 +93,22 @@ def test_the_launcher_keeps_the_path_that_an_image_sets(volume: Path, tmp_path: 
     count, printed = replays_sent(command, tmp_path, PYTHONPATH=str(STAND_INS))
     assert count == 5
     assert str(volume) in printed
+
+
+def test_a_container_with_what_the_webhook_adds_is_watched(volume: Path, tmp_path: Path) -> None:
+    """The environment is the patched pod's; its two folders are where this test mounted them."""
+    sent = pod(container(env=[{"name": "PYTHONPATH", "value": str(STAND_INS)}]))
+    additions = Additions("replaywatch/probe:0.1.0", "IfNotPresent", "/run/replaywatch", 65532)
+    made = patched(sent, json.loads(review(json.dumps(question(sent)).encode(), additions).body))
+    mounts = {m["mountPath"] for m in made["spec"]["containers"][0]["volumeMounts"]}
+    assert mounts == {"/opt/replaywatch", "/run/replaywatch"}
+    here = {"/opt/replaywatch": str(volume), "/run/replaywatch": str(tmp_path)}
+    environment = {e["name"]: e["value"] for e in made["spec"]["containers"][0]["env"]}
+    for mounted, folder in here.items():
+        environment = {name: value.replace(mounted, folder) for name, value in environment.items()}
+    count, printed = replays_sent([PLAIN_PYTHON, "-c", PROGRAM], tmp_path, **environment)
+    assert count == 5
+    assert printed.strip() == str(volume / "replaywatch" / "probe" / "__init__.py")
 
 
 def test_the_launcher_without_a_command_says_what_to_give(volume: Path) -> None:
