@@ -79,11 +79,17 @@ class Leases:
         return None if row is None else (row[0], row[1])
 
     def give_back(self, epochs: Mapping[int, int]) -> None:
-        """Let others have some partitions now. Raises: StoreError."""
+        """Let others have some partitions now; they have no owner then, so that no renewal takes them back.
+
+        Raises: StoreError.
+        """
         with self.store.reading() as session, session.begin():
             for partition, epoch in epochs.items():
                 session.execute(
-                    text("UPDATE leases SET until_ns = 0 WHERE partition = :p AND owner = :owner AND epoch = :epoch"),
+                    text(
+                        "UPDATE leases SET until_ns = 0, owner = '' "
+                        "WHERE partition = :p AND owner = :owner AND epoch = :epoch"
+                    ),
                     {"p": partition, "owner": self.owner, "epoch": epoch},
                 )
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
 
 from replaywatch.collector.arrival import Limits, read_batch
 from replaywatch.collector.bus import FETCH_SECONDS, Bus
@@ -28,6 +29,7 @@ from replaywatch.contract.errors import StoreBusy, StoreError, WireError
 
 LOG = logging.getLogger("replaywatch.collector")
 FETCH_MAX: Final = 64
+SILENT_MAX: Final = 15
 _ANY: Final = Limits(1 << 40, 1 << 40)
 MakeDetection = Callable[[Writer, Inbox, int], Detection]
 
@@ -91,13 +93,25 @@ class Share:
             try:
                 subscription = await self._bus.subscription(self.partition, is_new=is_new)
                 is_new = False
-                while not self._stopping.is_set():
-                    await self._turn(await subscription.fetch(FETCH_MAX, FETCH_SECONDS))
-            except asyncio.TimeoutError:
-                continue
-            except (NatsError, OSError) as error:
+                try:
+                    await self._take_from(subscription)
+                finally:
+                    await subscription.unsubscribe()
+            except (NatsError, OSError, asyncio.TimeoutError) as error:
                 LOG.info("partition %d: the bus does not answer (%s); trying again", self.partition, error)
                 await asyncio.sleep(0.5)
+
+    async def _take_from(self, subscription: JetStreamContext.PullSubscription) -> None:
+        """Store what comes; comes back after a long silence, to make sure that the consumer is still there."""
+        silent = 0
+        while silent < SILENT_MAX and not self._stopping.is_set():
+            try:
+                messages = await subscription.fetch(FETCH_MAX, FETCH_SECONDS)
+            except asyncio.TimeoutError:
+                silent += 1
+                continue
+            silent = 0
+            await self._turn(messages)
 
     async def _turn(self, messages: list[Msg]) -> None:
         """Store some messages and take them off the bus; those that the store refused come again."""

@@ -68,7 +68,10 @@ class Worker:
                 self._drop(partition, is_lost=False)
         for partition in sorted(self._shares)[fair:]:
             self._drop(partition, is_lost=False)
-        # A lease from before a restart under the same name is nobody's work: it runs out by itself.
+        # A lease that is renewed but not worked for, as it could not be given back, would keep its partition from all.
+        idle = {partition: epoch for partition, epoch in epochs.items() if partition not in self._shares}
+        if idle:
+            self._leases.give_back(idle)
         while len(self._shares) < self._renewed[2] and (taken := self._leases.take()) is not None:
             self._begin(*taken)
 
