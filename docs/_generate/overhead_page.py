@@ -25,9 +25,12 @@ times fewer replays and traces more rarely before it passes that. It is built so
   kilobytes leaves every five seconds over a unix datagram socket that never blocks. What does not fit is dropped and
   counted.
 - **One replay in 64** is timed with a pair of CUDA events, at most fifty a second.
-- **100 ms in every 60 s** are traced for kernels, without holding a CUPTI subscription, and never while
-  `torch.profiler` runs. Inside such a stretch steps are slower; the tables have a row with a stretch in every short
-  block, far denser than by default, and beside it what that is at the default duty.
+- **Kernels are not traced by default.** With `REPLAYWATCH_PROBE_KERNELS=1` 100 ms in every 60 s are, without holding a
+  CUPTI subscription, and never during or after a `torch.profiler` run. Inside such a stretch steps are slower: the
+  tables have a row with a stretch in every short block, and beside it what that is at 100 ms in 60 s. That is not all:
+  CUPTI stays attached after the first stretch. Pairs of blocks in one process cannot show what that costs, since both
+  have it; see [what kernel tracing leaves behind](#what-kernel-tracing-leaves-behind). Switch it on for one replica, as
+  long as you need it, and start that replica again afterwards.
 
 """
 NONE: Final = """\
@@ -43,7 +46,31 @@ replay; a pair of CUDA events adds 11 to 12 us to the replay that it times; a de
 def page(data: Path) -> str:
     """The whole page, with or without measurements."""
     file = data / "bench_probe.json"
-    return INTRODUCTION + (measured(json.loads(file.read_text())) if file.is_file() else NONE)
+    attached = data / "attached_cost.json"
+    text = INTRODUCTION + (measured(json.loads(file.read_text())) if file.is_file() else NONE)
+    return text + (left_behind(json.loads(attached.read_text())) if attached.is_file() else "")
+
+
+def left_behind(results: dict[str, Any]) -> str:
+    """What the first traced stretch leaves behind. Shape: what tests/bench/bench_attached.py writes with --json."""
+    parts = [
+        "\n## What kernel tracing leaves behind\n",
+        "Processes whose load swings every 20 s, before their first traced stretch and one period later, while nothing",
+        "is traced ({gpu}, driver {driver}, CUDA {cuda}): `python tests/bench/bench_attached.py`.".format(
+            **results["machine"]
+        ),
+        "With CUPTI attached every node of a replay takes longer on the device. On another day torch.profiler left the",
+        "same behind: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8 to 16.3 ms",
+        "(`none_after_profiler_us` in `tests/data/corpus/profiler_cost.json`).\n",
+    ]
+    names = list(results["recordings"][0]["figures"])
+    parts += ["| process | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for row in results["recordings"]:
+        cells = (
+            f"{f['before']:.0f} to {f['after']:.0f} ({(f['ratio'] - 1) * 100:+.1f} %)" for f in row["figures"].values()
+        )
+        parts.append(f"| {row['recording']} | " + " | ".join(cells) + " |")
+    return "\n".join(parts) + "\n"
 
 
 def measured(results: dict[str, Any]) -> str:
@@ -77,7 +104,7 @@ def _machine(machine: dict[str, Any]) -> list[str]:
 
 
 def _table(rows: list[dict[str, Any]], default_duty: str | None) -> list[str]:
-    extra = " mean at the default duty |" if default_duty else ""
+    extra = " mean at 100 ms in 60 s, what stays left out |" if default_duty else ""
     lines = [
         f"| loop | what | step | mean | 99th percentile |{extra}",
         "|---|---|---|---|---|" + ("---|" if extra else ""),

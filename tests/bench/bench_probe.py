@@ -135,7 +135,7 @@ def measure_loops(socket: str, pairs: int) -> list[dict[str, Any]]:
     base = {"socket": socket, "window_seconds": 0.5}
     tiers: list[tuple[str, dict[str, Any], Callable[[], None] | None]] = [
         ("tier 0", base | {"kernels": False}, None),
-        ("tier 0 + 1, a stretch in every block", base | {"trace_every_seconds": 86_400.0}, trace_once),
+        ("tier 0 + 1, a stretch in every block", base | {"kernels": True, "trace_every_seconds": 86_400.0}, trace_once),
     ]
     rows = []
     for batch in (1, 8):

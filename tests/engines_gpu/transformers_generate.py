@@ -62,7 +62,7 @@ def main() -> int:
     receiver = Receiver(Path(f"/tmp/replaywatch-{os.getpid()}.sock"), given.out / "frames.jsonl")
     import replaywatch.probe
 
-    replaywatch.probe.start(socket=str(receiver.path), window_seconds=1, trace_every_seconds=3)
+    replaywatch.probe.start(socket=str(receiver.path), window_seconds=1, kernels=True, trace_every_seconds=3)
     made = model(given.device)
     stretches: dict[str, dict[str, Any]] = {}
     for name, options in FORMS.items():

@@ -43,7 +43,9 @@ START_S = 150.0
 LEAST_S = 60.0
 
 
-def environment(work: Path, socket: Path, site: str | None, more: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    work: Path, socket: Path, site: str | None, more: Mapping[str, str], *, without_kernels: bool = False
+) -> dict[str, str]:
     """Environment of an engine: offline, its caches in one place, the probe found like an installed one."""
     paths = [str(write_plugin(work / "plugin")), str(ROOT / "agent"), *([site] if site else [])]
     inherited = os.environ.get("PYTHONPATH")
@@ -52,7 +54,9 @@ def environment(work: Path, socket: Path, site: str | None, more: Mapping[str, s
         "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CACHE_ROOT": str(work / "cache"),
         "VLLM_USE_FLASHINFER_SAMPLER": "0",  # FlashInfer is not in the bundle
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "REPLAYWATCH_PROBE_SOCKET": str(socket),
-        "REPLAYWATCH_PROBE_WINDOW_SECONDS": "1", "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "3",
+        "REPLAYWATCH_PROBE_WINDOW_SECONDS": "1",
+        "REPLAYWATCH_PROBE_KERNELS": "0" if without_kernels else "1",
+        "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "3",
         "PYTHONUNBUFFERED": "1", **more,
     }  # fmt: skip
 
@@ -94,7 +98,7 @@ class Matrix:
         if scenario.adapter:
             command += ["--adapter", str(write_adapter(self.work / "adapter"))]
         begin = time.monotonic()
-        code, text = self._run(command, environment(self.work, receiver.path, self.given.site, changed))
+        code, text = self._run(command, self._environment(receiver.path, changed))
         receiver.close()
         (folder / "engine.log").write_text(text)
         result = _result(text)
@@ -105,6 +109,10 @@ class Matrix:
             run |= result | {"told": [self._told(receiver, scenario, m) for m in result["measured"]]}
         run |= _seen(receiver)
         self._keep(run, folder)
+
+    def _environment(self, socket: Path, changed: Mapping[str, str]) -> dict[str, str]:
+        without = self.given.without_kernels
+        return environment(self.work, socket, self.given.site, changed, without_kernels=without)
 
     def _with_draft(self, engine: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's options, with the folder of the draft model where they name one."""
@@ -124,9 +132,7 @@ class Matrix:
         receiver = Receiver(folder / "agent.sock", folder / "frames.jsonl")
         changed = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
         flags = ["--cudagraph-capture-sizes", "1", "2", "4", "8", "16", "24", "32"]
-        server = Server(
-            self.model, environment(self.work, receiver.path, self.given.site, changed), folder / "engine.log", flags
-        )
+        server = Server(self.model, self._environment(receiver.path, changed), folder / "engine.log", flags)
         run: dict[str, Any] = {"name": "served", "measured": [], "server_pid": server.process.pid}
         try:
             if server.wait(min(START_S, self.left_s() - 20)):
@@ -276,6 +282,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", default=["default", "eager", "ceiling32", "piecewise"], choices=[*SCENARIOS]
     )
+    parser.add_argument("--without-kernels", action="store_true", help="the probe as it is by default: no CUPTI")
     parser.add_argument("--serve", action="store_true", help="also `vllm serve`")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="also the default engine over so many GPUs")
     parser.add_argument("--budget-s", type=float, default=520, help="seconds for everything")

@@ -32,6 +32,7 @@ sys.path[:0] = [str(ROOT / name) for name in ("agent", "tests/gpu", "tests/corpu
 
 LADDER = (1, 2, 4, 8, 16)
 PROBE = {
+    "REPLAYWATCH_PROBE_KERNELS": "1",
     "REPLAYWATCH_PROBE_WINDOW_SECONDS": "0.5", "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "4",
     "REPLAYWATCH_PROBE_MODEL_NAME": "decoder", "PYTHONUNBUFFERED": "1",
 }  # fmt: skip

@@ -29,6 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DENSE = {
+    "REPLAYWATCH_PROBE_KERNELS": "1",
     "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "0.5",
     "REPLAYWATCH_PROBE_TRACE_MS": "50",
     "REPLAYWATCH_PROBE_BUDGET_RATIO": "0.1",

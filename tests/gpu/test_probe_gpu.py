@@ -27,6 +27,7 @@ pytestmark = [
 START = "import replaywatch.probe as probe; probe.start()\n"
 HEAD = f"import sys; sys.path.insert(0, {str(ROOT / 'tests' / 'gpu')!r})\nimport torch, time\n"
 DENSE = {
+    "REPLAYWATCH_PROBE_KERNELS": "1",
     "REPLAYWATCH_PROBE_TIME_ONE_IN": "4",
     "REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS": "0.5",
     "REPLAYWATCH_PROBE_TRACE_MS": "50",

@@ -61,6 +61,7 @@ def program_environment(listener: Listener | Path, torch: str | None, **extra: s
         "PYTHONWARNINGS": "error",
         "REPLAYWATCH_PROBE_SOCKET": str(path),
         "REPLAYWATCH_PROBE_WINDOW_SECONDS": "0.1",
+        "REPLAYWATCH_PROBE_KERNELS": "1",
         **({"REPLAYWATCH_STAND_IN": torch} if torch else {}),
         **extra,
     }

@@ -119,7 +119,7 @@ graph.capture_end()
     ("name", "value", "words"),
     [
         ("KINETO_USE_DAEMON", "1", "a daemon may start Kineto"),
-        ("REPLAYWATCH_PROBE_KERNELS", "0", "switched off"),
+        ("REPLAYWATCH_PROBE_KERNELS", "0", "start one replica with REPLAYWATCH_PROBE_KERNELS=1"),
         ("X", "", "this installation has no native tracer"),
     ],
 )
@@ -143,3 +143,17 @@ def test_a_torch_whose_profiler_cannot_be_seen_is_never_traced(tmp_path: Path) -
         tmp_path,
     )
     assert "kernels" in {b.signal for b in window.blind}
+
+
+def test_nothing_touches_cupti_unless_it_was_asked_to(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + TRACER
+        + "torch.cuda.init(); graph = torch.cuda.CUDAGraph(); graph.capture_begin(); graph.capture_end()\n"
+        "for _ in range(50): graph.replay()\n"
+        "time.sleep(0.6); assert log == []; assert session.current().tracing._tracer is None\n",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="",
+    )
+    assert window.dispatch.replays == 50
+    assert [b.reason for b in window.blind if b.signal == "kernels" and "5 to 10 %" in b.reason]

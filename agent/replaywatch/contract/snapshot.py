@@ -10,11 +10,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from replaywatch.contract.window import Engine
 
 
-def _digest(content: object) -> str:
+# Fields that came after ids had been given: where they are unknown an id is what it was before.
+LATER_FIELDS: Final = ("weight_bytes", "layers", "cache_bytes_per_token")
+
+
+def _digest(content: dict[str, object]) -> str:
+    content = {name: value for name, value in content.items() if value is not None or name not in LATER_FIELDS}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -48,7 +54,9 @@ class EngineConfig:
     `requested_mode` and `resolved_mode` are the engine's own words (FULL_AND_PIECEWISE, reduce-overhead, ...);
     `mode_reason` why they differ. `enforced_by` says who forced eager: a flag, an environment variable, a wrapper.
     `max_batch_size` is the admission limit in sequences, `capture_sizes` ascending sizes in the engine's own unit
-    (`capture_unit`). `environment` holds only variables of an allow-list that switch graphs.
+    (`capture_unit`). `weight_bytes` is what the parameters of the main model take on this device, `layers` the layers that
+    run there, `cache_bytes_per_token` what a token of context takes of the key-value cache there: with them a step's
+    least time is known without a trace. `environment` holds only variables of an allow-list that switch graphs.
     """
 
     engine: Engine = "unknown"
@@ -66,6 +74,9 @@ class EngineConfig:
     speculative_tokens: int | None = None
     data_parallel_size: int | None = None
     tensor_parallel_size: int | None = None
+    weight_bytes: int | None = None
+    layers: int | None = None
+    cache_bytes_per_token: int | None = None
     role: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)

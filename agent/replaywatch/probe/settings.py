@@ -29,7 +29,16 @@ TABLE: tuple[Row, ...] = (
     ("budget-ratio", float, 0.005, "", "Share of the process's time that watching may cost", 0.0001, 0.1),
     ("graphs", bool, True, "", "Hook torch.cuda.CUDAGraph", None, None),
     ("inductor", bool, True, "", "Hook torch.compile's recordings and skip reasons", None, None),
-    ("kernels", bool, True, "", "Trace kernels in short stretches", None, None),
+    (
+        "kernels",
+        bool,
+        False,
+        "",
+        "Trace kernels in short stretches; from the first on, replays take 5 to 10 % longer "
+        "for as long as the process lives",
+        None,
+        None,
+    ),
     ("model-name", str, None, "", "Name of the model, where the engine does not tell", None, None),
     ("component", str, None, "", "Part of the model that this process runs (draft, encoder)", None, None),
 )

@@ -21,8 +21,11 @@ FINGERPRINT_FIELDS = (
 CONFIG_FIELDS = (
     "engine", "requested_mode", "resolved_mode", "mode_reason", "graphs_enabled", "enforced_by", "capture_sizes",
     "max_capture_size", "capture_unit", "max_batch_size", "padding", "compile_mode", "speculative_tokens",
+    "weight_bytes", "layers", "cache_bytes_per_token",
     "data_parallel_size", "tensor_parallel_size", "role", "settings", "environment",
 )  # fmt: skip
+# As in the contract: where they are unknown an id is what it was before they came.
+LATER_FIELDS = ("weight_bytes", "layers", "cache_bytes_per_token")
 # Variables that switch graphs, compilation or launches; values are short words or numbers, never paths or secrets.
 ENVIRONMENT = (
     "TORCHINDUCTOR_CUDAGRAPHS", "TORCHINDUCTOR_GRAPH_PARTITION", "TORCHINDUCTOR_CUDAGRAPH_OR_ERROR",
@@ -39,6 +42,7 @@ def digest(fields: tuple[str, ...], record: dict[str, Any]) -> str:
     import hashlib  # 3 ms where torch has not loaded it; by the first window it has
 
     whole = {name: record.get(name, _EMPTY.get(name)) for name in fields}
+    whole = {name: value for name, value in whole.items() if value is not None or name not in LATER_FIELDS}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

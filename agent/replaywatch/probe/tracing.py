@@ -1,5 +1,8 @@
 """When kernels are traced: a short burst once work begins, then a short stretch now and then, and never in the way.
 
+Only where somebody asked for it: once CUPTI has recorded kernels it stays attached, and costs about 0.3 us for every
+node of every later replay and 0.7 us for every launch, 5 to 10 % of a decode step on graphs (H200, driver 580.159.04,
+CUPTI 13.0; docs/overhead.md). Leaving it would take cuptiFinalize, after which no profiler of the process works (M6).
 The tracer itself is `replaywatch.probe.tracer`, loaded only when the first stretch is due. It is not started while
 anything is captured, while a profiler is being set up or runs, or where a daemon may start Kineto behind Python's back.
 """
@@ -21,6 +24,10 @@ BURST_S = (3.0, 12.0, 25.0)
 # A stretch with fewer kernels than this says nothing, and does not count as part of the burst.
 MIN_KERNELS = 20
 RETRY_S = 10.0
+OFF = (
+    "kernels are not traced, because replays would take 5 to 10 % longer from then on; to see them, start one replica "
+    "with REPLAYWATCH_PROBE_KERNELS=1, or analyze a short torch.profiler trace"
+)
 AFTER_PROFILER = (
     "torch.profiler was used in this process; windows after it have cost later profiles their kernels, "
     "so there are none until the process is started again"
@@ -77,7 +84,7 @@ class Tracing:
         self.traced_ns = 0
         self.results: list[Mapping[str, Any]] = []
         if not self._settings.kernels:
-            self._sight.blind(SIGNAL, "kernel tracing is switched off by REPLAYWATCH_PROBE_KERNELS")
+            self._sight.blind(SIGNAL, OFF)
         elif os.environ.get("KINETO_USE_DAEMON"):
             self._sight.blind(SIGNAL, "KINETO_USE_DAEMON is set: a daemon may start Kineto at any time, so it has way")
 
@@ -177,9 +184,8 @@ class Tracing:
     def profiler_ended(self) -> None:
         """A profiler is done; CUPTI stays with whoever profiles next.
 
-        Kineto finalises CUPTI when it is done (torch 2.8 and later with CUDA 12.6 and later). Windows go on working,
-        but of the profiles after them on an H200 112 of 116 lacked the kernels of graphs, while the first ones
-        of each process were complete (docs/data/soak-2026-11-30.json).
+        Windows go on working after a profile, but of the profiles after them on an H200 112 of 116 lacked the kernels
+        of graphs, while the first ones of each process were complete (docs/data/soak-2026-11-30.json). Why is unknown.
         """
         if not self._profilers:
             return

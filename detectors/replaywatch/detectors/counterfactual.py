@@ -21,6 +21,7 @@ from replaywatch.contract.window import TracedWork, Window
 from replaywatch.detectors import calibration as cost
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import merged_periods, spread_of, usual_step_of
+from replaywatch.detectors.roofline import estimate_by_roofline
 
 FULL_SHARE: Final = 0.9
 
@@ -195,9 +196,12 @@ def replays_in_full(evidence: Evidence) -> bool:
 
 
 def estimate_recoverable(evidence: Evidence) -> Estimate | None:
-    """The recoverable share of a workload's step time, from its recent traced work; None when nothing was traced."""
+    """The recoverable share of a workload's step time, from its recent traced work, else from what a step must read.
+
+    None where neither is known.
+    """
     work = evidence.recent.traced or evidence.lifetime.traced
     if work is None:
-        return None
+        return estimate_by_roofline(evidence)
     window = evidence.recent if evidence.recent.traced is not None else evidence.lifetime
     return estimate_work(work, replays_in_full=replays_in_full(evidence), timed=timed_steps(window))

@@ -9,6 +9,7 @@ from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.roofline import estimate_by_roofline
 from replaywatch.detectors.voting import peers_vote
 
 
@@ -69,7 +70,10 @@ class Disabled:
         )
 
     def _without_trace(self, evidence: Evidence) -> Verdict:
-        """From dispatch counts or configuration alone: what it costs is unknown, so never more than information."""
+        """From dispatch counts or configuration: the cost comes from what a step must read, or is unknown.
+
+        An unknown cost is never more than information.
+        """
         steps = readings.steps_by_mode(evidence)
         total, eager = sum(steps.values()), steps.get("eager", 0)
         by_design = evidence.workload.phase == "prefill"
@@ -78,6 +82,36 @@ class Disabled:
         off = evidence.config is not None and evidence.config.graphs_enabled is False
         if not total and not off:
             return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")
+        estimate = estimate_by_roofline(evidence) if total else None
+        if estimate is None:
+            return self._unmeasured(evidence, total, eager)
+        if estimate.severity == "none":
+            return Healthy(
+                self.name,
+                f"eager, and at least {readings.percent(1 - estimate.low)} of the step may be needed to read the model",
+                True,
+            )
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=estimate.severity,
+            title=f"No CUDA graph is used: all {total} steps ran eager, in {(estimate.step_us or 0) / 1000:.1f} ms "
+            f"each; as one graph such a step takes about {(estimate.graph_step_us or 0) / 1000:.1f} ms",
+            evidence=(
+                EvidenceItem("eager steps", eager, "", evidence.recent.origin),
+                *readings.estimate_items(estimate),
+            ),
+            estimate=estimate,
+            causes=causes.eager_causes(evidence),
+            remedy=causes.enable_remedy(evidence),
+            votes=(
+                causes.intent_vote(evidence),
+                peers_vote(evidence),
+                Vote("counterfactual", "for", f"reading the model needs at most {readings.percent(1 - estimate.low)}"),
+            ),
+        )
+
+    def _unmeasured(self, evidence: Evidence, total: int, eager: int) -> Finding:
         why = f"all {total} steps ran eager" if total else "graphs are switched off by configuration"
         return Finding(
             detector=self.name,
@@ -86,7 +120,8 @@ class Disabled:
             title=f"No CUDA graph is used ({why}); what that costs was not measured",
             evidence=(EvidenceItem("eager steps", eager, "", evidence.recent.origin),),
             causes=causes.eager_causes(evidence),
-            remedy="Record a short trace or attach the probe to learn what it costs. " + causes.enable_remedy(evidence),
+            remedy="Record a short trace to learn what it costs, or trace kernels on one replica. "
+            + causes.enable_remedy(evidence),
             votes=(
                 causes.intent_vote(evidence),
                 peers_vote(evidence),

@@ -10,6 +10,7 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.calibration import MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import estimate_recoverable, replays_in_full
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.roofline import estimate_by_roofline
 from replaywatch.detectors.voting import peers_vote
 
 
@@ -27,6 +28,9 @@ class PartialCoverage:
         """See the class."""
         work = readings.traced(evidence)
         if work is None or not work.total_kernels or work.coverage is None:
+            estimate = estimate_by_roofline(evidence) if work is None else None
+            if estimate is not None and _mostly_piecewise(evidence):
+                return self._without_trace(evidence, estimate)
             return Blind(self.name, "no kernels were traced; attach the probe with its tracer or record a trace")
         if not work.total_graph_kernels:
             return Healthy(self.name, "no graph is used at all; another detector judges that")
@@ -80,11 +84,43 @@ class PartialCoverage:
             is_fault=is_fault,
         )
 
+    def _without_trace(self, evidence: Evidence, estimate: Estimate) -> Verdict:
+        """Steps that are piecewise by the engine's own account; the cost comes from what a step must read."""
+        total = sum((evidence.recent.dispatch.steps or {}).values())
+        if estimate.severity == "none":
+            return Healthy(
+                self.name, f"piecewise, and at least {readings.percent(1 - estimate.low)} may be needed", True
+            )
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity=estimate.severity,
+            title=f"Graphs are piecewise: a step takes {(estimate.step_us or 0) / 1000:.1f} ms, and about "
+            f"{(estimate.graph_step_us or 0) / 1000:.1f} ms as one graph",
+            evidence=(
+                EvidenceItem("steps", total, "", evidence.recent.origin),
+                *readings.estimate_items(estimate),
+            ),
+            estimate=estimate,
+            causes=causes.eager_causes(evidence),
+            remedy=self._remedy(evidence),
+            votes=(
+                causes.intent_vote(evidence),
+                peers_vote(evidence),
+                Vote("counterfactual", "for", _reason(estimate)),
+            ),
+        )
+
     def _remedy(self, evidence: Evidence) -> str:
         return (
             "Capture the rest of the step: move what breaks the capture (host reads, CPU tensors, data-dependent "
             "shapes) out of it. " + causes.enable_remedy(evidence)
         )
+
+
+def _mostly_piecewise(evidence: Evidence) -> bool:
+    steps = evidence.recent.dispatch.steps or {}
+    return steps.get("piecewise", 0) > 0.5 * sum(steps.values())
 
 
 def _reason(estimate: Estimate | None) -> str:

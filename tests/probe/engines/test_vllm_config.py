@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,9 +115,11 @@ def test_configuration_is_learned_in_a_process_that_never_saw_the_arguments(part
     from vllm.v1.worker.gpu_worker import Worker
 
     chosen = (gpu_model_runner if runner == "v1" else model_runner).GPUModelRunner(config)
+    chosen.model = SimpleNamespace(parameters=lambda: [SimpleNamespace(numel=lambda: 500, element_size=lambda: 2)])
     Worker(config, chosen).compile_or_warm_up_model(decode(1))
     assert adapter.config()["resolved_mode"] == "FULL_AND_PIECEWISE"
     assert adapter.memory()["pool_bytes"] > 0
+    assert adapter.config()["weight_bytes"] == 1000
 
 
 def test_things_without_attributes_give_no_fields_and_no_error():

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from replaywatch.probe.engines import sglang_config, sglang_reasons
+from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
 from replaywatch.probe.patching import Function, Switch
 
@@ -109,3 +110,6 @@ class SglangAdapter(EngineAdapter):
         if not getattr(runner, "is_draft_worker", False):
             self.know(**sglang_config.config_fields(runner))
             self.identify(**sglang_config.workload_fields(runner))
+            text = getattr(getattr(runner, "model_config", None), "hf_text_config", None)
+            tensor = getattr(runner, "tp_size", 1)
+            self.know(**model_size(getattr(runner, "model", None), text, tensor=tensor if type(tensor) is int else 1))

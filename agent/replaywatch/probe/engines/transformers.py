@@ -10,10 +10,12 @@ Source: `generation/utils.py` and `generation/continuous_batching/model_runner.p
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
 from replaywatch.probe.patching import Function, Switch
 
@@ -39,6 +41,7 @@ class TransformersAdapter(EngineAdapter):
         super().__init__(port)
         self._here = _Here()
         self._devices = devices
+        self._weighed: weakref.ref[Any] | None = None
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
         """See the base."""
@@ -99,6 +102,9 @@ class TransformersAdapter(EngineAdapter):
             settings={"cache": self._here.cache or "none"},
         )
         self.identify(model_name=type(model).__name__)
+        if self._weighed is None or self._weighed() is not model:
+            self._weighed = weakref.ref(model)
+            self.know(**model_size(model, getattr(model, "config", None)))
 
     def _after_forward(self, original: Function, on: Switch) -> Function:
         """Around `_update_model_kwargs_for_generation(self, outputs, ...)`, called once after each forward."""

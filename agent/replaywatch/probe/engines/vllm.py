@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from replaywatch.probe.engines import vllm_asked, vllm_config
+from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
 from replaywatch.probe.engines.vllm_reasons import Facts
 from replaywatch.probe.engines.vllm_steps import StepHooks
@@ -228,6 +229,16 @@ class VllmAdapter(EngineAdapter):
             result = quiet(worker, *args, **kwargs)
             if on:
                 self.guarded("vllm resolved mode", on, self.learn, getattr(worker, "vllm_config", None))
+                self.guarded("vllm model size", on, self._weigh, worker)
             return result
 
         return compile_or_warm_up_model
+
+    def _weigh(self, worker: Any) -> None:
+        """Once the model is loaded: what a step of it must read at least."""
+        config = getattr(worker, "vllm_config", None)
+        text = vllm_config.reach(config, "model_config.hf_text_config")
+        parallel = vllm_config.reach(config, "parallel_config")
+        model = vllm_config.reach(worker, "model_runner.model")
+        ways = [getattr(parallel, f"{way}_parallel_size", 1) or 1 for way in ("pipeline", "tensor")]
+        self.know(**model_size(model, text, pipeline=ways[0], tensor=ways[1]))

@@ -1,0 +1,125 @@
+"""The cost of eager and piecewise steps without a trace, beside what was measured on H200s."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from detectors.made import MS, evidence, window
+from replaywatch.contract.histogram import HistogramBuilder
+from replaywatch.contract.snapshot import EngineConfig, Fingerprint
+from replaywatch.contract.verdict import Estimate
+from replaywatch.contract.window import Dispatch, Timing, Window, Workload
+from replaywatch.contract.wire import decode
+from replaywatch.detectors.disabled import Disabled
+from replaywatch.detectors.evidence import Evidence, gather
+from replaywatch.detectors.judge import judge
+from replaywatch.detectors.partial_coverage import PartialCoverage
+from replaywatch.detectors.roofline import bandwidth_of, estimate_by_roofline
+
+LIVE = Path(__file__).parents[1] / "data" / "live"
+# The 1.1B Llama shape of the recordings (tests/engines_gpu/scenarios.py): 16-bit weights, embeddings included.
+SMALL = EngineConfig(engine="vllm", weight_bytes=2_200_000_000, layers=22, cache_bytes_per_token=22_528)
+H200 = Fingerprint(gpu_model="NVIDIA H200")
+
+
+def steps(
+    step_ms: float, batch: int = 8, mode: str = "eager", count: int = 400, config: EngineConfig = SMALL,
+    device: Fingerprint | None = H200, workload: Workload | None = None,
+) -> Evidence:  # fmt: skip
+    builder = HistogramBuilder()
+    builder.add(int(step_ms * MS), count)
+    made = window(
+        dispatch=Dispatch(steps={mode: count}, batch_sizes={batch: count}),
+        timing=Timing(step_by_mode={mode: builder.build()}),
+        workload=workload or Workload(pod="pod-a", engine="vllm"),
+    )
+    return replace(evidence(made), config=config, fingerprint=device)
+
+
+def estimate(*args: object, **more: object) -> Estimate:
+    found = estimate_by_roofline(steps(*args, **more))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+# Batch, mode, milliseconds a step and as full graphs: one run each on three H200 hosts (M15, M15b, tests/data/live).
+MEASURED = (
+    (8, "eager", 17.2, 2.65), (48, "eager", 18.4, 4.22), (8, "eager", 13.8, 2.32), (48, "eager", 14.3, 3.71),
+    (1, "eager", 9.89, 1.54), (9, "eager", 9.51, 1.72), (48, "eager", 10.1, 2.15),
+    (8, "piecewise", 6.24, 2.32), (48, "piecewise", 8.40, 3.71),
+    (1, "piecewise", 4.42, 1.54), (9, "piecewise", 5.14, 1.72), (48, "piecewise", 5.47, 2.15),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("batch", "mode", "step_ms", "graph_ms"), MEASURED)
+def test_the_interval_holds_what_was_measured(batch: int, mode: str, step_ms: float, graph_ms: float) -> None:
+    found, truth = estimate(step_ms, batch, mode), 1 - graph_ms / step_ms
+    assert found.low <= truth <= found.high
+
+
+def test_most_estimates_are_within_a_tenth_of_the_measured_share_where_every_step_is_eager() -> None:
+    errors = sorted(
+        abs(estimate(step_ms, batch, mode).ratio / (1 - graph_ms / step_ms) - 1)
+        for batch, mode, step_ms, graph_ms in MEASURED
+        if mode == "eager"
+    )
+    assert errors[len(errors) // 2] <= 0.10
+
+
+def test_a_large_model_that_reads_all_the_time_is_no_fault() -> None:
+    large = replace(SMALL, weight_bytes=35_000_000_000, layers=80, cache_bytes_per_token=80_000)
+    verdict = Disabled().judge(steps(30.0, 8, config=large, device=Fingerprint(gpu_model="NVIDIA H100 80GB HBM3")))
+    assert type(verdict).__name__ == "Healthy"
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"device": None}, {"device": Fingerprint(gpu_model="NVIDIA Tomorrow 9")}, {"config": EngineConfig(layers=22)},
+        {"config": EngineConfig(weight_bytes=1)}, {"count": 20}, {"batch": 400}, {"mode": "full"},
+        {"workload": Workload(engine="vllm", phase="prefill")},
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_not_guessed(unknown: dict[str, object]) -> None:
+    assert estimate_by_roofline(steps(14.0, **unknown)) is None  # type: ignore[arg-type]
+
+
+def test_devices_are_told_by_words_not_letters() -> None:
+    names = {"NVIDIA A100-SXM4-80GB": 1.94e12, "NVIDIA A10": 6.0e11, "NVIDIA H200": 4.8e12, "NVIDIA H20": 4.0e12,
+             "NVIDIA L40S": 8.64e11, "NVIDIA L4": 3.0e11, "NVIDIA H100 PCIe": 2.0e12, "Tesla T4": 3.2e11}  # fmt: skip
+    assert {name: bandwidth_of(name) for name in names} == names
+    assert bandwidth_of(None) is None
+
+
+def _recorded(name: str, mode: str) -> Evidence:
+    """A recording of vLLM with its kernels taken out, as the probe sends it by default."""
+    windows: list[Window] = []
+    devices: dict[str, Fingerprint] = {}
+    for line in gzip.decompress((LIVE / f"{name}.jsonl.gz").read_bytes()).splitlines():
+        batch = decode(line)
+        devices |= batch.fingerprints
+        windows += [w for w in batch.windows if w.workload.phase is None and mode in (w.dispatch.steps or {})]
+    bare = [replace(w, traced=None) for w in windows]
+    found = gather(bare, fingerprints=devices)
+    return replace(found, config=SMALL)
+
+
+def test_a_recorded_eager_engine_pages_without_a_trace() -> None:
+    told = judge(_recorded("vllm-eager-measured", "eager"))
+    (finding,) = [f for f in told.findings if f.detector == "disabled"]
+    assert (told.verdict, told.severity) == ("finding", "page")
+    assert finding.estimate is not None
+    assert finding.estimate.low <= 0.79 <= finding.estimate.high  # 83.2 % at batch 8, 74.0 % at 48
+    assert "ms each; as one graph such a step takes about" in finding.title
+
+
+def test_a_recorded_piecewise_engine_is_told_without_a_trace() -> None:
+    verdict = PartialCoverage().judge(_recorded("vllm-piecewise", "piecewise"))
+    assert type(verdict).__name__ == "Finding"
+    estimate = verdict.estimate  # type: ignore[union-attr]
+    assert estimate is not None
+    assert estimate.low <= 0.59 <= estimate.high  # 62.9 % at batch 8, 55.8 % at 48
