@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import frexp
+
+from replaywatch.contract.record import record
 
 SCHEMA = 3
 BUCKETS_PER_DOUBLING = 1 << SCHEMA
@@ -31,7 +33,7 @@ def bucket_upper(index: int) -> float:
     return float(2.0 ** (index / BUCKETS_PER_DOUBLING))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Histogram:
     """Counts of non-negative integers, nanoseconds unless its field says otherwise.
 
@@ -60,7 +62,7 @@ class Histogram:
         buckets = dict(self.buckets)
         for index, count in other.buckets.items():
             buckets[index] = buckets.get(index, 0) + count
-        return _histogram(self.count + other.count, self.sum + other.sum, self.zero + other.zero, buckets)
+        return Histogram(self.count + other.count, self.sum + other.sum, self.zero + other.zero, buckets)
 
     @staticmethod
     def merge_all(histograms: Sequence[Histogram]) -> Histogram:
@@ -71,7 +73,7 @@ class Histogram:
             count, total, zero = count + other.count, total + other.sum, zero + other.zero
             for index, n in other.buckets.items():
                 buckets[index] = buckets.get(index, 0) + n
-        return _histogram(count, total, zero, buckets)
+        return Histogram(count, total, zero, buckets)
 
     @property
     def mean(self) -> float | None:
@@ -105,21 +107,6 @@ class Histogram:
         edge = bucket_index(value) if value > 0 else None
         above = sum(c for i, c in self.buckets.items() if edge is None or i > edge)
         return above / self.count
-
-
-_set_count, _set_sum, _set_zero, _set_buckets = (
-    getattr(Histogram, name).__set__ for name in ("count", "sum", "zero", "buckets")
-)
-
-
-def _histogram(count: int, total: int, zero: int, buckets: dict[int, int]) -> Histogram:
-    """A histogram by its slots: half of a merge's time went into the checks of a frozen one's making."""
-    made: Histogram = object.__new__(Histogram)
-    _set_count(made, count)
-    _set_sum(made, total)
-    _set_zero(made, zero)
-    _set_buckets(made, buckets)
-    return made
 
 
 class HistogramBuilder:

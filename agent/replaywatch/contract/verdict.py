@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from replaywatch.contract.record import record
+
 Severity = Literal["none", "info", "warn", "page"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("none", "info", "warn", "page")
 Ballot = Literal["for", "against", "abstains"]
@@ -106,7 +108,7 @@ class Finding:
     is_fault: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Healthy:
     """The detector looked and found nothing; `because` names what it looked at.
 
@@ -119,7 +121,7 @@ class Healthy:
     decisive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WarmingUp:
     """Not enough seen yet; `needs` says how much is missing. `decisive`: the workload cannot be judged before."""
 
@@ -128,7 +130,7 @@ class WarmingUp:
     decisive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Blind:
     """The signal is not there; `reason` says why and what would bring it."""
 

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import Histogram
 from replaywatch.contract.merging import merge_all_records, merge_records, merge_values
+from replaywatch.contract.record import record
 
 Mode = Literal["full", "piecewise", "eager"]
 Phase = Literal["decode", "prefill", "mixed", "train"]
@@ -279,7 +280,7 @@ class Observation:
     where: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Window:
     """One workload on one device over [start_ns, end_ns), Unix time."""
 

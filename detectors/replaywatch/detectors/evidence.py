@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
+from replaywatch.contract.record import record
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window, Workload, merge_windows
 from replaywatch.detectors.figures import Figures, figures_of
@@ -13,7 +14,7 @@ from replaywatch.detectors.peers import CohortSummary
 from replaywatch.detectors.sudden_state import SuddenState, advance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of one workload.
 

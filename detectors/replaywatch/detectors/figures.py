@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from math import log, sqrt
 from typing import Final
 
 from replaywatch.contract.histogram import BUCKETS_PER_DOUBLING, Histogram, bucket_index
+from replaywatch.contract.record import record
 from replaywatch.contract.window import Dispatch, Timing, Window
 
 # A step this many times longer than the usual one is a pause, of the host or for want of work, and no step.
@@ -18,7 +18,7 @@ _BY_DESIGN: Final = ("prefill_by_design", "warm_up")
 _MIDDLE: Final = sqrt(2.0 ** (-1 / BUCKETS_PER_DOUBLING))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What one window says; None where it does not.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from replaywatch.contract.record import record
 from replaywatch.contract.verdict import (
     Blind,
     Estimate,
@@ -24,7 +24,7 @@ from replaywatch.detectors.overflow import BOTH_WAYS
 VerdictWord = Literal["healthy", "finding", "warming_up", "blind"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Judgement:
     """What is to be said of a workload: one word, the worst severity, and everything behind it, worst first."""
 

@@ -3,17 +3,15 @@
 Figures grow with load in steps and bends (captured sizes, caches), so one line does not fit them. Each half octave of
 load keeps a level of its own; between two levels a line is drawn, and nothing is claimed far from what was seen. A
 value moves its level by a bounded amount only, so that a few odd windows cannot teach it.
-
-Levels, expectations and channels are made anew and never changed. They are not frozen all the same: a dozen of each is
-made for every window, and making frozen ones took a tenth of all that judging takes (tests/bench/bench_judge.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from math import log2
 from typing import Final
+
+from replaywatch.contract.record import record
 
 # Windows that a level learns from before it says anything: two minutes of windows of five seconds.
 WARM_WINDOWS: Final = 24
@@ -25,7 +23,7 @@ _MOST_SIGMAS: Final = 3.0
 _TO_SIGMA: Final = 1.2533  # of a mean absolute deviation, for a normal spread
 
 
-@dataclass(slots=True)
+@record(frozen=True, slots=True)
 class Level:
     """Usual value at a mean load, learnt from `n` windows; `deviation` is the mean absolute deviation."""
 
@@ -41,7 +39,7 @@ class Level:
         return self.n >= WARM_WINDOWS
 
 
-@dataclass(slots=True)
+@record(frozen=True, slots=True)
 class Expectation:
     """What a value should be: between `low` and `high`, give or take `sigma`."""
 

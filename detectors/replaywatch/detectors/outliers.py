@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from replaywatch.contract.record import record
+
 # Channels whose residuals belong together, and how many windows a fit takes.
 JOINT: Final = ("step_us", "pause_ratio", "replay_us", "gap_us", "launch_us", "unreplayed_ratio")
 FIT_WINDOWS: Final = 96
@@ -45,7 +47,7 @@ class Ellipse:
         return sum(away[i] * self.precision[i * n + j] * away[j] for i in range(n) for j in range(n))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class JointMemory:
     """Residuals in tenths of a sigma until they suffice for a fit, the last ellipse, and windows outside it."""
 

@@ -14,6 +14,7 @@ from math import log, sqrt
 from statistics import median
 from typing import Final
 
+from replaywatch.contract.record import record
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Workload
 from replaywatch.detectors.figures import Figures
@@ -71,7 +72,7 @@ class CohortSummary:
     elsewhere: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Deviation:
     """How one figure lies among the peers'. `gap` is relative, or in points of a ratio; positive is worse."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from replaywatch.contract.record import record
 
 # An engine captures its sizes in the first minutes, and lazily some more; growth counts from then on.
 SETTLING_NS: Final = 600 * 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PoolGrowth:
     """Graph memory when it had settled, its last value, how often it rose since, and captures since."""
 

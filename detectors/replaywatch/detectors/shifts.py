@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from replaywatch.contract.record import record
 from replaywatch.detectors.channels import ChannelKind
 from replaywatch.detectors.levels import Expectation, Level, expect, learn
 from replaywatch.detectors.surroundings import Surroundings
@@ -43,7 +44,7 @@ class Shift:
     then: Surroundings = field(default_factory=Surroundings)
 
 
-@dataclass(slots=True)
+@record(frozen=True, slots=True)
 class Channel:
     """One channel's memory; `residual` is the last value's distance in sigmas, toward worse."""
 

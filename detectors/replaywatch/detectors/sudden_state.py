@@ -6,8 +6,9 @@ Its size does not grow with the number of windows: 24 levels a channel, one elli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from replaywatch.contract.record import record
 from replaywatch.contract.window import Window
 from replaywatch.detectors.channels import CHANNELS
 from replaywatch.detectors.figures import Figures, figures_of
@@ -17,7 +18,7 @@ from replaywatch.detectors.shifts import Channel, advance_channel
 from replaywatch.detectors.surroundings import Surroundings, surroundings_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SuddenState:
     """Everything remembered of one workload between windows.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from replaywatch.contract.record import record
 from replaywatch.contract.verdict import Cause
 from replaywatch.contract.window import Window
 from replaywatch.detectors.device_clock import clock_ratio
@@ -29,7 +29,7 @@ _TELLING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What may explain a shift, as one window saw it; None where it did not."""
 
