@@ -103,7 +103,7 @@ def main() -> int:
     """Run, print, and say how it ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--takeover-seconds", type=float, default=45)
-    parser.add_argument("--short-seconds", type=float, default=6)
+    parser.add_argument("--short-seconds", type=float, default=4)
     given = parser.parse_args()
     try:
         isolate()

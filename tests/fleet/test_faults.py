@@ -87,6 +87,28 @@ def test_batches_that_come_twice_and_in_any_order_count_once(begin: Begin, datab
     is_whole(database.url("t1"), senders, workers)
 
 
+def test_without_a_quorum_of_the_bus_batches_are_refused_and_taken_later(
+    begin: Begin, database: Postgres, cluster: NatsCluster
+) -> None:
+    ingest, worker = begin("ingest"), begin("worker")
+    senders = senders_of([ingest.url], 8)
+    senders.start()
+    until(lambda: len(senders.acknowledged) > 20, 40)
+    cluster.kill_node(0)
+    cluster.kill_node(1)
+    time.sleep(6)  # what is under way is answered by then
+    before = len(senders.acknowledged)
+    attempts = sum(s.attempts for s in senders.senders)
+    time.sleep(4)
+    assert len(senders.acknowledged) == before
+    assert sum(s.attempts for s in senders.senders) > attempts
+    cluster.start_node(0)
+    until(lambda: len(senders.acknowledged) > before + 20, 60)
+    cluster.start_node(1)
+    senders.stop()
+    is_whole(database.url("t1"), senders, [worker])
+
+
 @pytest.fixture
 def disk() -> Iterator[SmallDisk]:
     """Not in pytest's own folder, which is closed to the user that PostgreSQL runs as."""
