@@ -160,8 +160,8 @@ def graphs_lost(player: Player) -> dict[str, Any]:
     return player.told()
 
 
-def harmful(player: Player) -> dict[str, Any]:
-    """Work that eager launches put on four streams at once; its graph was captured on one, and takes longer."""
+def both_ways(player: Player) -> dict[str, Any]:
+    """Small products on four streams, launched one by one, and as a graph that was captured on one: which is faster?"""
     import torch
 
     from replaywatch.probe import record_step
@@ -284,7 +284,7 @@ SITUATIONS = {
     "host_stopped": Situation(healthy, ("sudden",), True, "stop"),
     "host_busy": Situation(host_busy, ("sudden", "replay_gap"), True),
     "graphs_lost": Situation(graphs_lost, ("sudden", "disabled"), True),
-    "harmful": Situation(harmful, ("harmful",)),
+    "both_ways": Situation(both_ways),
     "compiled_default": Situation(compiled_default, ("disabled", "compile_mode")),
 }
 PLAYS = {name: s.play for name, s in SITUATIONS.items()} | {"neighbour": neighbour}

@@ -1,9 +1,10 @@
 """A small decoder that decodes for ever: with graphs, eager, or past its ceiling. For machines with a GPU.
 
-    replaywatch run -- python -m replaywatch.demo.live eager
+    REPLAYWATCH_PROBE_KERNELS=1 replaywatch run -- python -m replaywatch.demo.live eager
 
-Needs torch with CUDA. The traffic is made up: batches that wander between 1 and the scenario's top. This is also what
-the recordings of the demo were made with.
+Needs torch with CUDA. The variable lets the probe trace kernels, since no engine says here what a step must read. The
+traffic is made up: batches that wander between 1 and the scenario's top. This is also what the recordings of the demo
+were made with.
 """
 
 from __future__ import annotations
