@@ -94,10 +94,16 @@ def kinetos(folder: Path) -> tuple[Figures, dict[str, Any]]:
     from replaywatch.sources.reader import read
 
     path = folder / "trace.json"
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        time.sleep(STRETCH_MS / 1e3)
-    found.export_chrome_trace(str(path))
-    window = max((w for w in read(path).windows if w.traced is not None), key=lambda w: w.traced.total_kernels)
+    for _ in range(4):
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            time.sleep(STRETCH_MS / 1e3)
+        found.export_chrome_trace(str(path))
+        windows = [w for w in read(path).windows if w.traced is not None and w.traced.steps]
+        if windows:
+            break
+    else:
+        raise RuntimeError("Kineto recorded no steps four times in a row")
+    window = max(windows, key=lambda w: w.traced.total_kernels)
     traced = {field.name: getattr(window.traced, field.name) for field in dataclasses.fields(window.traced)}
     return figures(traced), {"traced": traced}
 

@@ -131,10 +131,15 @@ class Victim:
         library.cuptiActivityDisable(10)  # concurrent kernels, ours
         self.count("other CUPTI user")
 
-    def work(self, seconds: float) -> None:
-        """Random things until the time is over; a line a second says that it lives."""
-        things = [self.check] * 8 + [self.capture] * 2 + [self.profile, self.fail_capture, self.fork, self.spawn,
+    def work(self, seconds: float, profiles: str) -> None:
+        """Random things until the time is over; a line a second says that it lives.
+
+        `profiles`: random, at any moment, after the first of which there are no windows; or last, a single one after
+        windows all the time.
+        """
+        things = [self.check] * 8 + [self.capture] * 2 + [self.fail_capture, self.fork, self.spawn,
                                                          self.other_cupti_user]  # fmt: skip
+        things += [self.profile] * (profiles == "random")
         end_s, told_s = time.monotonic() + seconds, 0.0
         while time.monotonic() < end_s:
             self.random.choice(things)()
@@ -143,6 +148,7 @@ class Victim:
                 told_s = time.monotonic()
                 print(json.dumps({"alive": self.counts}), flush=True)
         self.check()
+        self.profile()
         print(json.dumps({"end": self.counts}), flush=True)
 
     def burst(self) -> None:
@@ -208,10 +214,11 @@ class Neighbours:
             subprocess.run(["umount", str(self.spool)], check=False)
 
 
-def watch(seconds: float, seed: int, folder: Path, with_probe: bool) -> dict[str, Any]:
+def watch(seconds: float, seed: int, folder: Path, with_probe: bool, profiles: str) -> dict[str, Any]:
     """Run the victim among its neighbours, under the probe or without it; what came of it."""
     neighbours = Neighbours(folder, seed)
-    program = [sys.executable, str(Path(__file__)), "--victim", "--seconds", str(seconds), "--seed", str(seed)]
+    program = [sys.executable, str(Path(__file__)), "--victim", "--seconds", str(seconds), "--seed", str(seed),
+               "--profiles", profiles]  # fmt: skip
     command = [sys.executable, "-m", "replaywatch.cli.main", "run", "--", *program] if with_probe else program
     environment = {**os.environ, **DENSE, "REPLAYWATCH_PROBE_SOCKET": str(neighbours.socket)}
     errors = (folder / "victim.err").open("wb")
@@ -222,6 +229,7 @@ def watch(seconds: float, seed: int, folder: Path, with_probe: bool) -> dict[str
     said = json.loads(last) if last.startswith("{") else {}
     return {
         "with_probe": with_probe,
+        "profiles": profiles,
         "exit_status": status,
         "hangs": hangs,
         "finished": "end" in said,
@@ -270,17 +278,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=620.0)
     parser.add_argument("--alone-seconds", type=float, default=60.0, help="the same without the probe, before")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--profiles", choices=("random", "last"), default="random", help="when torch.profiler runs")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--victim", action="store_true")
     options = parser.parse_args()
     if options.victim:
-        Victim(options.seed).work(options.seconds)
+        Victim(options.seed).work(options.seconds, options.profiles)
         return 0
     runs = []
     for with_probe, seconds in ((False, options.alone_seconds), (True, options.seconds)):
         begin_s = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-            runs.append(watch(seconds, options.seed, Path(folder), with_probe))
+            runs.append(watch(seconds, options.seed, Path(folder), with_probe, options.profiles))
         runs[-1]["seconds"] = round(time.monotonic() - begin_s, 1)
         runs[-1]["wrong"] = verdict(runs[-1], runs[0] if with_probe else None)
         if options.json:
