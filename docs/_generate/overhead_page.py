@@ -85,6 +85,10 @@ def measured(results: dict[str, Any]) -> str:
         parts.append(f"The hook on a replay of one kernel: {estimate:.2f} us (95 % interval {low:.2f} to {high:.2f}).")
     parts += ["", "Step time with the probe against without, in pairs of short blocks; 95 % intervals.", ""]
     parts += _table(results.get("loops", []), "mean_at_default_duty")
+    if results.get("attached"):
+        parts += ["", "After the first traced stretch of a fresh process against before, a row for each process:", ""]
+        parts += ["| loop | before | after | |", "|---|---|---|---|"]
+        parts += [_attached(row) for row in results["attached"]]
     others = [row for row in results.get("others", []) if "skipped" not in row]
     if others:
         parts += ["", "## Other tools, same machine, same run", ""]
@@ -97,6 +101,11 @@ def measured(results: dict[str, Any]) -> str:
         parts += ["| tool | what | published |", "|---|---|---|"]
         parts += [f"| {name} | {what} | {figure} |" for name, what, figure in results["published"]]
     return "\n".join(parts) + "\n"
+
+
+def _attached(row: dict[str, Any]) -> str:
+    before, after = (sorted(row[f"{name}_ms"])[len(row[f"{name}_ms"]) // 2] for name in ("before", "after"))
+    return f"| {row['loop']} | {before:.3f} ms | {after:.3f} ms | {(row['ratio'] - 1) * 100:+.1f} % |"
 
 
 def _machine(machine: dict[str, Any]) -> list[str]:

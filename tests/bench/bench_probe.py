@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -118,8 +119,6 @@ def switch(options: dict[str, Any]) -> Callable[[bool], None]:
 
 def trace_once() -> None:
     """One stretch on the probe's own tracer, beside the steps that go on."""
-    import threading
-
     from replaywatch.probe.session import current
 
     session = current()
@@ -202,6 +201,48 @@ def measure_import() -> dict[str, float]:
             for _ in range(6)
         ]  # fmt: skip
     return {"import_ms": min(r[0] for r in runs), "import_mb": min(r[1] for r in runs)}
+
+
+def measure_attached(mode: str, batch: int, blocks: int = 10) -> dict[str, Any]:
+    """Mean step times of blocks before and after the first traced stretch of a process; for a process of its own.
+
+    Blocks with the probe on and off cannot show it, because CUPTI stays attached in both.
+    """
+    from decoder import DecodeLoop
+
+    from replaywatch.probe.tracer import open_tracer
+
+    loop = DecodeLoop(batch)
+    step = loop.stepper(mode)
+    for _ in range(200):
+        step()
+    before = [statistics.fmean(block(step, BLOCK_S[mode], None)) for _ in range(blocks)]
+    tracer = open_tracer()
+    block(step, BLOCK_S[mode], lambda: threading.Thread(target=tracer.run_window, args=(100.0,), daemon=True).start())
+    time.sleep(1.0)
+    after = [statistics.fmean(block(step, BLOCK_S[mode], None)) for _ in range(blocks)]
+    return {
+        "loop": f"{mode}, batch {batch}",
+        "before_ms": [1e3 * t for t in before],
+        "after_ms": [1e3 * t for t in after],
+    }
+
+
+def all_attached(processes: int = 3) -> list[dict[str, Any]]:
+    """What the first traced stretch leaves behind, in fresh processes."""
+    rows = []
+    for mode, batch in (("graph", 1), ("graph", 8), ("eager", 8)):
+        for _ in range(processes):
+            command = [sys.executable, __file__, "--attached", mode, str(batch)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode:
+                print(f"after the first stretch, {mode}, batch {batch}: {done.stderr.strip()[-200:]}")
+                continue
+            row = json.loads(done.stdout.splitlines()[-1])
+            row["ratio"] = statistics.median(row["after_ms"]) / statistics.median(row["before_ms"])
+            rows.append(row)
+            print(f"{row['loop']:16} after the first traced stretch against before  {(row['ratio'] - 1) * 100:+7.2f} %")
+    return rows
 
 
 # Other tools. Each is a context manager around an "on" block, made anew for every block.
@@ -362,7 +403,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the results here as well")
     parser.add_argument("--pairs", type=int, default=14, help="pairs of blocks of each row (default: 14)")
     parser.add_argument("--tool", help=argparse.SUPPRESS)
+    parser.add_argument("--attached", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.attached:
+        print(json.dumps(measure_attached(arguments.attached[0], int(arguments.attached[1]))))
+        return
     if arguments.tool:
         print(json.dumps(measure_tool(arguments.tool, max(4, arguments.pairs // 3))))
         return
@@ -388,6 +433,7 @@ def main() -> None:
         finally:
             sink.terminate()
             sink.wait()
+    results["attached"] = all_attached()
     results["others"] = other_tools()
     print("\npublished by others, not measured here:")
     for name, what, figure in PUBLISHED:
