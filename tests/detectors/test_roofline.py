@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from detectors.made import MS, evidence, window
+from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import HistogramBuilder
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.verdict import Estimate
@@ -29,6 +30,7 @@ H200 = Fingerprint(gpu_model="NVIDIA H200")
 def steps(
     step_ms: float, batch: int = 8, mode: str = "eager", count: int = 400, config: EngineConfig = SMALL,
     device: Fingerprint | None = H200, workload: Workload | None = None,
+    shared: DeviceState | None = None,
 ) -> Evidence:  # fmt: skip
     builder = HistogramBuilder()
     builder.add(int(step_ms * MS), count)
@@ -36,6 +38,7 @@ def steps(
         dispatch=Dispatch(steps={mode: count}, batch_sizes={batch: count}),
         timing=Timing(step_by_mode={mode: builder.build()}),
         workload=workload or Workload(pod="pod-a", engine="vllm"),
+        device=shared,
     )
     return replace(evidence(made), config=config, fingerprint=device)
 
@@ -82,10 +85,30 @@ def test_a_large_model_that_reads_all_the_time_is_no_fault() -> None:
         {"device": None}, {"device": Fingerprint(gpu_model="NVIDIA Tomorrow 9")}, {"config": EngineConfig(layers=22)},
         {"config": EngineConfig(weight_bytes=1)}, {"count": 20}, {"batch": 400}, {"mode": "full"},
         {"workload": Workload(engine="vllm", phase="prefill")},
+        {"device": Fingerprint(gpu_model="NVIDIA H200 MIG 1g.18gb")},
+        {"shared": DeviceState(processes=2)}, {"shared": DeviceState(mig_enabled=True)},
+        {"config": replace(SMALL, settings={"pipeline_parallel_size": "2"})},
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_not_guessed(unknown: dict[str, object]) -> None:
     assert estimate_by_roofline(steps(14.0, **unknown)) is None  # type: ignore[arg-type]
+
+
+def test_waits_for_requests_do_not_make_steps_longer() -> None:
+    builder = HistogramBuilder()
+    builder.add(int(14 * MS), 300)
+    builder.add(int(40 * MS), 100)
+    made = steps(14.0)
+    waiting = replace(made.recent, timing=Timing(step_by_mode={"eager": builder.build()}))
+    alone, with_waits = estimate_by_roofline(made), estimate_by_roofline(replace(made, recent=waiting))
+    assert alone is not None
+    assert with_waits is not None
+    assert with_waits.low == pytest.approx(alone.low, abs=0.03)
+
+
+def test_ranks_that_agree_twice_a_layer_have_less_to_win() -> None:
+    ranks = replace(SMALL, tensor_parallel_size=2)
+    assert estimate(14.0, config=ranks).low < estimate(14.0).low - 0.05
 
 
 def test_devices_are_told_by_words_not_letters() -> None:

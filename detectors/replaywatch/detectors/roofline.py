@@ -9,8 +9,11 @@ that. It needs the probe's counts and step times only, so it costs the service n
 
 Measured beside it: vLLM on H200s, 1.1B parameters, batches 1 to 48, eager and PIECEWISE; transformers' generate.
 
-Bad at: contexts far longer than assumed; sparse models, which read less than all weights; devices that are not in the
-table; batches so large that arithmetic, not memory, takes the time.
+Not guessed: devices that are cut up (MIG), shared with another process or unknown, pipelines, whose stages wait for one
+another, and batches so large that arithmetic, not memory, takes the time.
+
+Bad at: contexts far longer than assumed; sparse models, which read less than all weights; waits for requests that are
+shorter than a few steps look like steps, so the middle step counts where it is shorter than the mean.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ MIN_STEPS: Final = 50
 # Above it arithmetic takes more than reading on every device of the table, for 16-bit weights.
 MOST_SEQUENCES: Final = 128
 CONTEXT_TOKENS: Final = 4096
+# Two collectives a layer, of small messages.
+TENSOR_LAYER_NS: Final = 50_000.0
 # Steps that are eager on purpose say nothing of graphs.
 _PHASES: Final = (None, "decode")
 
@@ -77,16 +82,19 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     config, workload = evidence.config, evidence.workload
     if config is None or not config.weight_bytes or not config.layers or workload.phase not in _PHASES:
         return None
+    if _is_cut_or_shared(evidence) or config.settings.get("pipeline_parallel_size", "1") != "1":
+        return None
     rate = bandwidth_of(evidence.fingerprint.gpu_model if evidence.fingerprint is not None else None)
     step_ns, sequences = _unreplayed_step_ns(evidence), _sequences(evidence)
     if rate is None or step_ns is None or sequences is None or sequences > MOST_SEQUENCES:
         return None
     layers = config.layers
+    between_ns = TENSOR_LAYER_NS if (config.tensor_parallel_size or 1) > 1 else 0.0
     read_bytes = config.weight_bytes + sequences * CONTEXT_TOKENS * (config.cache_bytes_per_token or 0)
     least_ns = read_bytes / rate * 1e9
 
     def ratio(pace: Pace, reading_ns: float) -> float:
-        return min(1.0, max(0.0, 1.0 - (pace.reading * reading_ns + pace.layer_ns * layers) / step_ns))
+        return min(1.0, max(0.0, 1.0 - (pace.reading * reading_ns + (pace.layer_ns + between_ns) * layers) / step_ns))
 
     share = ratio(LIKELY, least_ns)
     return Estimate(
@@ -110,7 +118,14 @@ def _unreplayed_step_ns(evidence: Evidence) -> float | None:
     if periods is None or periods.count < MIN_STEPS:
         return None
     usual_us, _ = usual_step_of(periods)
-    return usual_us * 1000 if usual_us else None
+    middle_ns = periods.quantile(0.5)
+    return min(usual_us * 1000, middle_ns) if usual_us and middle_ns else None
+
+
+def _is_cut_or_shared(evidence: Evidence) -> bool:
+    name = evidence.fingerprint.gpu_model or "" if evidence.fingerprint is not None else ""
+    device = evidence.recent.device
+    return "MIG" in name or (device is not None and (bool(device.mig_enabled) or (device.processes or 0) > 1))
 
 
 def _sequences(evidence: Evidence) -> float | None:
