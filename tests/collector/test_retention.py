@@ -5,7 +5,7 @@ from dataclasses import replace
 from sqlalchemy import func, select, text
 
 from collector.material import SECOND
-from collector.rig import WHO, Rig
+from collector.rig import WHO, ManualClock, Rig
 from replaywatch.collector.day_partitions import DAY_NS
 from replaywatch.collector.identity import workload_id
 from replaywatch.collector.memory import HOUR_NS
@@ -48,6 +48,25 @@ def test_old_rows_go_and_young_ones_stay(rig: Rig) -> None:
     retention.sweep()
     assert sizes(rig) == [0] * 6
     assert sizes(rig, WindowRow, BodyRow, HourRow) == [0, 0, 0]
+
+
+def test_a_clock_that_jumps_ahead_for_a_moment_deletes_nothing(rig: Rig) -> None:
+    steady = ManualClock()
+    retention = Retention(rig.writer, rig.clock, AGES, steady)
+    rig.tick("healthy", ticks=2)
+    rig.clock.advance(10 * 365 * 86400)
+    steady.advance(300)
+    assert retention.sweep() == 0
+    rig.clock.advance(-10 * 365 * 86400)
+    steady.advance(300)
+    assert retention.sweep() == 0
+    assert sizes(rig, BatchRow) == [2]
+    rig.clock.advance(10 * 86400)  # here it stays, as after a long sleep
+    assert retention.sweep() == 0
+    rig.clock.advance(300)
+    steady.advance(300)
+    assert retention.sweep() > 0
+    assert sizes(rig, BatchRow) == [0]
 
 
 def test_what_was_deleted_can_come_again(rig: Rig) -> None:

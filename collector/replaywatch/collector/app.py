@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -37,7 +38,7 @@ def assemble(
     book.refresh()
     told = notifying(options, addressees, store, writer, clock, jitter)
     detection = Detection(store, writer, inbox, judge, detection_settings(options), clock, told.telling)
-    retention = Retention(writer, clock, ages_of(options))
+    retention = Retention(writer, clock, ages_of(options), time.monotonic_ns)
 
     loops = {
         "detection": Loop("detection", options.tick_seconds, detection.tick),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -73,7 +74,7 @@ def assemble_fleet(
         return Share(partition, bus, own_writer, sharing, detection_of, options.tick_seconds)
 
     worker = Worker(leases, share_of) if options.role != "ingest" else None
-    retention = Retention(writer, clock, ages_of(options))
+    retention = Retention(writer, clock, ages_of(options), time.monotonic_ns)
 
     def look() -> None:
         # A mere worker shows nobody a page; it only needs the views to look for silent nodes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,9 @@ from replaywatch.collector.tables import (
 )
 from replaywatch.collector.writer import Writer
 
+LOG = logging.getLogger("replaywatch.collector")
 CHUNK: Final = 2000
+JUMP_NS: Final = 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +43,25 @@ class Retention:
     """Deletes old windows, batch keys, hourly sums, closed incidents and workloads.
 
     On PostgreSQL windows go by whole days. What verdicts rested on outlives them: the hourly sums, and the evidence
-    that each incident keeps.
+    that each incident keeps. `steady` is a clock that nobody sets, in nanoseconds: where the other one has jumped ahead
+    of it, nothing is deleted until the next sweep finds it still there.
     """
 
-    def __init__(self, writer: Writer, clock: Callable[[], int], ages: Ages) -> None:
+    def __init__(
+        self, writer: Writer, clock: Callable[[], int], ages: Ages, steady: Callable[[], int] | None = None
+    ) -> None:
         self._writer = writer
         self._clock = clock
         self._ages = ages
+        self._steady = steady or clock
+        self._seen = clock(), self._steady()
 
     def sweep(self) -> int:
         """Delete everything that is too old; how many rows, and partitions, went. Raises: StoreError."""
         now_ns, ages = self._clock(), self._ages
+        if self._has_jumped(now_ns):
+            LOG.warning("the clock has jumped ahead; what is too old by it is kept until the next sweep")
+            return 0
         windows_before, incidents_before = now_ns - ages.windows_ns, now_ns - ages.incidents_ns
         hours_before = now_ns - ages.hours_ns
         gone = (
@@ -64,6 +75,10 @@ class Retention:
         if gone:
             self._writer.forget()
         return gone
+
+    def _has_jumped(self, now_ns: int) -> bool:
+        (then_ns, steady_then_ns), self._seen = self._seen, (now_ns, self._steady())
+        return now_ns - then_ns > self._seen[1] - steady_then_ns + JUMP_NS
 
     def _delete_windows(self, before_ns: int) -> int:
         def drop(session: Session) -> int | None:
