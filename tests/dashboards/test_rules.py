@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -12,11 +13,12 @@ import yaml
 
 from dashboards.programs import AMTOOL, needs_amtool, needs_promtool, promtool
 from replaywatch.contract.metrics import BY_NAME, CATALOGUE
-from replaywatch.dashboards.families import FAMILIES, OTHER, family_of
+from replaywatch.dashboards.families import FAMILIES, INFORMING, OTHER, family_of
 from replaywatch.dashboards.finding_alerts import alert_name
 from replaywatch.dashboards.rule import Record, RuleSettings
 from replaywatch.dashboards.rules import alerts, groups, rules_document, rules_text
 from replaywatch.detectors.catalogue import DETECTORS
+from replaywatch.detectors.detector import Detector
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -36,6 +38,19 @@ def test_each_detector_has_one_alert() -> None:
 def test_each_detector_has_a_family() -> None:
     assert not [d.name for d in DETECTORS if family_of(d.name) == OTHER]
     assert {name for names in FAMILIES.values() for name in names} <= {d.name for d in DETECTORS}
+
+
+def severities(detector: Detector) -> set[str]:
+    """What the detector's code gives its findings: `info`, or `more` where it may be anything else."""
+    calls = ast.walk(ast.parse(inspect.getsource(type(detector))))
+    made = [c for c in calls if isinstance(c, ast.Call) and getattr(c.func, "id", "") == "Finding"]
+    given = [k.value for c in made for k in c.keywords if k.arg == "severity"]
+    assert given, detector.name
+    return {"info" if isinstance(value, ast.Constant) and value.value == "info" else "more" for value in given}
+
+
+def test_the_detectors_that_only_inform_are_those_whose_alerts_are_said_to_be_silent() -> None:
+    assert {d.name for d in DETECTORS if severities(d) == {"info"}} == INFORMING
 
 
 def test_rules_use_only_series_that_somebody_exposes() -> None:

@@ -25,6 +25,21 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "sight": ("contradiction",),
 }
 OTHER: Final = "other"
+# Detectors whose findings have no severity above info; a test reads that off their code.
+INFORMING: Final = frozenset(
+    {
+        "downgrade",
+        "compile_mode",
+        "exact_sizes",
+        "low_load",
+        "dropped_sizes",
+        "slow_capture",
+        "graph_memory_estimate",
+        "unamortised",
+        "slow_device",
+        "contradiction",
+    }
+)
 WORDS: Final = {
     "off": "graphs are not used",
     "coverage": "graphs hold a part of the work only",

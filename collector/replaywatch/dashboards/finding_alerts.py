@@ -16,7 +16,7 @@ SEVERITY: Final = (
     '{{ if eq $labels.severity "page" }}critical{{ else if eq $labels.severity "info" }}info{{ else }}warning{{ end }}'
 )
 # Findings that inform wake nobody, but that what is seen contradicts itself is about all other alerts.
-_TOLD: Final = {"sight": "info|warn|page"}
+TOLD: Final = {"sight": "info|warn|page"}
 _SAME: Final = ("namespace", "pod", "container", "component", "rank", "UUID", "phase")
 
 
@@ -38,7 +38,7 @@ def _alert(detector: Detector, settings: RuleSettings) -> Alert:
         name=alert_name(detector.name),
         expr=(
             f"max by ({WORKLOAD}, detector, severity) "
-            f'(cudagraph_finding{{detector="{detector.name}", severity=~"{_TOLD.get(family, "warn|page")}"}}) == 1'
+            f'(cudagraph_finding{{detector="{detector.name}", severity=~"{TOLD.get(family, "warn|page")}"}}) == 1'
         ),
         hold=settings.hold,
         keep=settings.keep,

@@ -7,9 +7,12 @@ from typing import Final
 
 from replaywatch.contract.metrics import CATALOGUE, EXEMPLIFIED, WORKLOAD_LABELS, Metric
 from replaywatch.contract.window import CAPTURE_OUTCOMES, FALLBACK_REASONS
+from replaywatch.dashboards.families import INFORMING
+from replaywatch.dashboards.finding_alerts import TOLD, alert_name
 from replaywatch.dashboards.rule import Alert, Group, Record, RuleSettings
 from replaywatch.dashboards.rules import groups
 
+_INFORMING: Final = frozenset(map(alert_name, INFORMING))
 # Counted by tests/dashboards/cardinality.py, rounded up.
 POD_SERIES: Final = 330
 POD_SERIES_WORST: Final = 450
@@ -70,12 +73,13 @@ _ALERTS_HEAD: Final = """# Alerts
 
 Made from the rules in `replaywatch.dashboards`; `dashboards/generate.py` writes this page and
 `dashboards/rules/replaywatch.rules.yml`. Each alert's `runbook_url` leads to its heading here. `replaywatch dashboards
-export --runbook-url https://...` makes rules that lead elsewhere.
+export FOLDER --runbooks https://...` makes rules that lead elsewhere.
 
 Alerts on findings come from the collector's verdicts, so they have its judgement in them: an estimate of what is
 lost, and silence where a service has nothing to win. `severity` is `critical` for findings that page and `warning`
-for those that warn; findings that only inform raise no alert. Group by `namespace, model_name, alertname`: a rollout
-that loses graphs on every replica is then one message. `dashboards/rules/alertmanager.example.yml` does that.
+for those that warn; findings that only inform raise no alert, but for two witnesses that disagree (`info`). Group by
+`namespace, model_name, alertname`: a rollout that loses graphs on every replica is then one message.
+`dashboards/rules/alertmanager.example.yml` does that.
 
 """
 
@@ -128,10 +132,19 @@ def _sections(all_groups: Iterable[Group]) -> Iterator[str]:
 
 
 def _section(alert: Alert) -> str:
-    severity = "critical, warning or info, as the finding" if "{{" in alert.severity else alert.severity
     keep = f", goes on for {alert.keep} after" if alert.keep else ""
     return (
         f"### {alert.name}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
-        f"Severity {severity}; holds for {alert.hold}{keep}; family `{alert.labels['family']}`.\n\n"
+        f"Severity {_severity(alert)}; holds for {alert.hold}{keep}; family `{alert.labels['family']}`.\n\n"
         f"```promql\n{alert.expr}\n```\n\n"
     )
+
+
+def _severity(alert: Alert) -> str:
+    if "{{" not in alert.severity:
+        return alert.severity
+    if alert.name not in _INFORMING:
+        return "critical or warning, as the finding"
+    if alert.labels["family"] in TOLD:
+        return "info"
+    return "none yet: the findings only inform, so this alert stays silent, and incidents lead here"
