@@ -101,12 +101,12 @@ def test_the_words_are_those_of_the_contract(sent: list[bytes]) -> None:
 def test_parts_and_phases_become_windows_of_their_own(sent: list[bytes]) -> None:
     batches = [decode(frame) for frame in sent]
     found = {(w.workload.component, w.workload.phase): w for b in batches for w in b.windows if w.dispatch.steps}
-    draft = found["draft", "decode"].dispatch
+    draft = found["draft", None].dispatch
     assert draft.steps == {"eager": 2}
     assert draft.fallbacks == {"above_ceiling": 2}
     assert draft.batch_sizes == draft.eager_batch_sizes == {300: 2}
     assert draft.padded_tokens == draft.real_tokens == 300
-    target = found[None, "decode"].dispatch
+    target = found[None, None].dispatch
     assert (target.real_tokens, target.padded_tokens, target.eager_batch_sizes) == (8, 16, None)
     for window in found.values():
         assert window.workload.rank == 3

@@ -159,3 +159,28 @@ def test_tiny_graphs_are_not_timed_more_often_than_fifty_times_a_second(tmp_path
     assert window.timing.replay is not None
     assert 5 <= window.timing.replay.count <= 51
     assert (window.dispatch.replays or 0) > 1000
+
+
+def test_steps_of_a_loop_of_ones_own_are_timed_by_mode(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + """
+import time, torch
+torch.cuda.init()
+for mode in ("full", "eager"):
+    for _ in range(40):
+        probe.record_step(mode, batch=4, phase="decode")
+        time.sleep(0.004 if mode == "full" else 0.012)
+time.sleep(0.2)
+""",
+        tmp_path,
+    )
+    assert window.dispatch.steps == {"full": 40, "eager": 40}
+    assert window.workload.phase is None
+    by_mode = window.timing.step_by_mode
+    assert by_mode is not None
+    full, eager = by_mode["full"].mean, by_mode["eager"].mean
+    assert full is not None
+    assert eager is not None
+    assert by_mode["full"].count >= 35
+    assert 2 < eager / full < 4

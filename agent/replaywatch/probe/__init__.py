@@ -32,9 +32,10 @@ def stop() -> None:
 
 
 def record_step(mode: str, **about: Any) -> None:
-    """Say what became of one step of an engine (full, piecewise, eager); see `probe.steps.StepLedger.record`.
+    """Say what became of one step of a loop of your own (full, piecewise, eager); see `probe.steps.StepLedger.record`.
 
-    Does nothing where the probe does not run, and never raises.
+    Call it once a step, at the same place: the time to the next call is the step's. Decode steps share a window with the
+    graphs of the process. Does nothing where the probe does not run, and never raises.
     """
     from replaywatch.probe.session import current
 
@@ -42,8 +43,7 @@ def record_step(mode: str, **about: Any) -> None:
     if session is None:
         return
     try:
-        session.wake()
-        session.steps.record(mode, **about)
+        session.record_step(mode, **about)
     except Exception as error:  # the probe's border
         session.sight.fault("record_step", error)
 

@@ -35,8 +35,8 @@ class Emitter:
     def emit(self, now: int, leaving: bool = False) -> None:
         """Take all counts and send them as one window per workload."""
         session = self._session
-        if session.port is not None:
-            session.port.flush()
+        for port in session.ports():
+            port.flush()
         if not (
             session.ledger.ever
             or workload.cuda_ready()
@@ -63,7 +63,10 @@ class Emitter:
         self._after_first_replays(dispatch["replays"])
         cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
         steps = session.steps.take()
-        times = session.port.clock.take() if session.port is not None else {}
+        times: dict[Any, dict[str, Any]] = {}
+        for port in session.ports():
+            for place, histograms in port.clock.take().items():
+                windows.add_histograms(times.setdefault(place, {}), histograms)
         # Where an engine says what its decode steps are, calls of compiled functions are parts of them and no steps.
         compiled = session.compiled.take().pop((None, None), {})
         base = windows.merge_dispatch(dispatch, steps.pop((None, None), compiled))

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replaywatch.probe import placing
 from replaywatch.probe.budget import Budget
@@ -31,7 +31,7 @@ from replaywatch.probe.replay_timing import ReplayTimer
 from replaywatch.probe.settings import Settings, settle
 from replaywatch.probe.sight import LOGGER, Sight
 from replaywatch.probe.slots import Recorders
-from replaywatch.probe.steps import Adapter, StepLedger
+from replaywatch.probe.steps import MODES, Adapter, StepLedger
 from replaywatch.probe.stuck import StuckWatch
 from replaywatch.probe.tracing import Tracing, load_tracer
 
@@ -64,7 +64,8 @@ class Session:
         self.budget = Budget(settings.budget_ratio)
         self.outlet = Outlet(settings.socket)
         self.adapters: list[Adapter] = []
-        self.port: Port | None = None
+        self.port: Port | None = None  # of the engines' adapters
+        self.own: Port | None = None  # of `record_step`
         self.running = False
         self.keeper = Keeper(self)
 
@@ -91,6 +92,21 @@ class Session:
         self.tracing.close()
         self.outlet.close()
         atexit.unregister(self.at_exit)
+
+    def ports(self) -> list[Port]:
+        """Where steps are counted and timed on their way to the ledger."""
+        return [port for port in (self.port, self.own) if port is not None]
+
+    def record_step(self, mode: str, **about: Any) -> None:
+        """Count and time a step of a loop that no adapter knows. Shape: as `StepLedger.record`."""
+        if mode not in MODES:
+            return
+        own = self.own
+        if own is None:
+            from replaywatch.probe.engines.port import Port
+
+            own = self.own = Port(self.sight, self.imports, self.steps, self.ledger, wake=self.wake)
+        own.step(mode, **about)
 
     def wake(self) -> None:
         """Something happened that is worth a window: make sure the helper thread runs."""
@@ -120,8 +136,8 @@ class Session:
         self.trees.reset()
         self.tracing.reset()
         self.guard.reset()
-        if self.port is not None:
-            self.port.forget()
+        for port in self.ports():
+            port.forget()
         self.outlet = Outlet(self.settings.socket)
         self.keeper = Keeper(self)
 

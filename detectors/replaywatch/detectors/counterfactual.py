@@ -21,6 +21,7 @@ from replaywatch.contract.window import TracedWork, Window
 from replaywatch.detectors import calibration as cost
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import merged_periods, spread_of, usual_step_of
+from replaywatch.detectors.readings import traced
 from replaywatch.detectors.roofline import estimate_by_roofline
 
 FULL_SHARE: Final = 0.9
@@ -200,7 +201,7 @@ def estimate_recoverable(evidence: Evidence) -> Estimate | None:
 
     None where neither is known.
     """
-    work = evidence.recent.traced or evidence.lifetime.traced
+    work = traced(evidence)
     if work is None:
         return estimate_by_roofline(evidence)
     window = evidence.recent if evidence.recent.traced is not None else evidence.lifetime

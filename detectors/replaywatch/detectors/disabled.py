@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from replaywatch.contract.verdict import Blind, Estimate, EvidenceItem, Finding, Healthy, Verdict, Vote, WarmingUp
 from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.own_steps import estimate_by_own_steps
 from replaywatch.detectors.roofline import estimate_by_roofline
 from replaywatch.detectors.voting import peers_vote
+
+DENSE_LAUNCH_NS: Final = 50_000
 
 
 class Disabled:
@@ -37,7 +40,7 @@ class Disabled:
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
             return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
         per_step = readings.kernels_per_step(work)
-        if per_step < readings.MIN_KERNELS_PER_STEP:
+        if per_step < readings.MIN_KERNELS_PER_STEP and not _is_part_of_a_step(work):
             return Healthy(self.name, f"{per_step:.0f} kernels a step: too few for launch overhead to matter", True)
         estimate = estimate_recoverable(evidence)
         if estimate is None:
@@ -82,13 +85,13 @@ class Disabled:
         off = evidence.config is not None and evidence.config.graphs_enabled is False
         if not total and not off:
             return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")
-        estimate = estimate_by_roofline(evidence) if total else None
+        estimate = (estimate_by_own_steps(evidence) or estimate_by_roofline(evidence)) if total else None
         if estimate is None:
             return self._unmeasured(evidence, total, eager)
         if estimate.severity == "none":
             return Healthy(
                 self.name,
-                f"eager, and at least {readings.percent(1 - estimate.low)} of the step may be needed to read the model",
+                f"eager, and as one graph a step may take {readings.percent(1 - estimate.low)} of what it does",
                 True,
             )
         return Finding(
@@ -107,7 +110,7 @@ class Disabled:
             votes=(
                 causes.intent_vote(evidence),
                 peers_vote(evidence),
-                Vote("counterfactual", "for", f"reading the model needs at most {readings.percent(1 - estimate.low)}"),
+                Vote("counterfactual", "for", f"{readings.percent(estimate.low)} or more of the step is recoverable"),
             ),
         )
 
@@ -128,6 +131,15 @@ class Disabled:
                 Vote("counterfactual", "abstains", "no kernels were traced"),
             ),
         )
+
+
+def _is_part_of_a_step(work: TracedWork) -> bool:
+    """Whether a tracer that finds steps by repetition found less than one.
+
+    A host that launches every 50 us does nothing else between them; torch.compile's default mode repeats two kernels at
+    12 us each (tests/data/live/compiled_default, an H200, 2026-11-30).
+    """
+    return work.method == "cupti" and work.launches > 0 and work.span_ns < DENSE_LAUNCH_NS * work.launches
 
 
 def _launched(work: TracedWork) -> str:

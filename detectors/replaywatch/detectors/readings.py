@@ -11,11 +11,27 @@ MIN_KERNELS_PER_STEP = 20
 # A live workload is judged after this many traced steps; a recording is judged on what it has.
 MIN_LIVE_TRACED_STEPS = 5
 MIN_LIVE_STEPS = 50
+# Recent steps whose share of full replays is this far from the lifetime's are not those that were traced before.
+OTHER_STEPS_RATIO = 0.2
 
 
 def traced(evidence: Evidence) -> TracedWork | None:
-    """The traced work to judge: of the recent horizon, else of the lifetime; None when nothing was traced."""
-    return evidence.recent.traced or evidence.lifetime.traced
+    """The traced work to judge: of the recent horizon, else of the lifetime.
+
+    None when nothing was traced, or only before the process began to dispatch its steps in another way.
+    """
+    if evidence.recent.traced is not None or evidence.lifetime.traced is None:
+        return evidence.recent.traced
+    recent, lived = full_ratio(evidence.recent), full_ratio(evidence.lifetime)
+    changed = recent is not None and lived is not None and abs(recent - lived) > OTHER_STEPS_RATIO
+    return None if changed else evidence.lifetime.traced
+
+
+def full_ratio(window: Window) -> float | None:
+    """Share of full replays among a window's steps; None where no source counts enough of them."""
+    steps = window.dispatch.steps or {}
+    total = sum(steps.values())
+    return steps.get("full", 0) / total if total >= MIN_LIVE_STEPS else None
 
 
 def steps_by_mode(evidence: Evidence) -> dict[str, int]:
