@@ -138,6 +138,7 @@ def test_a_recorded_eager_engine_pages_without_a_trace() -> None:
     assert finding.estimate is not None
     assert finding.estimate.low <= 0.79 <= finding.estimate.high  # 83.2 % at batch 8, 74.0 % at 48
     assert "ms each; as one graph such a step takes about" in finding.title
+    assert {"weights on this device", "layers on this device"} <= {item.name for item in finding.evidence}
 
 
 def test_a_recorded_piecewise_engine_is_told_without_a_trace() -> None:

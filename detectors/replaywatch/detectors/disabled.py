@@ -10,7 +10,7 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.own_steps import estimate_by_own_steps
-from replaywatch.detectors.roofline import estimate_by_roofline
+from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, size_items
 from replaywatch.detectors.voting import peers_vote
 
 DENSE_LAUNCH_NS: Final = 50_000
@@ -102,6 +102,7 @@ class Disabled:
             f"each; as one graph such a step takes about {(estimate.graph_step_us or 0) / 1000:.1f} ms",
             evidence=(
                 EvidenceItem("eager steps", eager, "", evidence.recent.origin),
+                *(size_items(evidence) if estimate.method == METHOD else ()),
                 *readings.estimate_items(estimate),
             ),
             estimate=estimate,

@@ -10,7 +10,7 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.calibration import MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import estimate_recoverable, replays_in_full
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.roofline import estimate_by_roofline
+from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, size_items
 from replaywatch.detectors.voting import peers_vote
 
 
@@ -99,6 +99,7 @@ class PartialCoverage:
             f"{(estimate.graph_step_us or 0) / 1000:.1f} ms as one graph",
             evidence=(
                 EvidenceItem("steps", total, "", evidence.recent.origin),
+                *(size_items(evidence) if estimate.method == METHOD else ()),
                 *readings.estimate_items(estimate),
             ),
             estimate=estimate,

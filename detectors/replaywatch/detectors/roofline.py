@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from replaywatch.contract.verdict import Estimate
+from replaywatch.contract.verdict import Estimate, EvidenceItem
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import merged_periods, usual_step_of
 
@@ -104,6 +104,17 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
         step_us=step_ns / 1000,
         graph_step_us=step_ns * (1 - share) / 1000,
         method=METHOD,
+    )
+
+
+def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
+    """What the estimate was made from."""
+    config = evidence.config
+    if config is None or config.weight_bytes is None or config.layers is None:
+        return ()
+    return (
+        EvidenceItem("weights on this device", config.weight_bytes, "bytes", "the loaded model"),
+        EvidenceItem("layers on this device", config.layers, "", "the model's configuration"),
     )
 
 

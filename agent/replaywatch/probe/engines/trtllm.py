@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
 from replaywatch.probe.patching import Function, Switch
 
@@ -118,6 +119,9 @@ class TrtllmAdapter(EngineAdapter):
             padding=getattr(runner, "padding_enabled", None),
             max_batch_size=_setting(runner, "batch_size"),
         )
+        model = getattr(getattr(runner, "engine_ref", lambda: None)(), "model", None)
+        tensor = getattr(getattr(getattr(model, "model_config", None), "mapping", None), "tp_size", 1)
+        self.know(**model_size(model, getattr(model, "config", None), tensor=tensor if type(tensor) is int else 1))
 
 
 def _paddings(requests: Any) -> int:
