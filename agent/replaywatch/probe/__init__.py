@@ -34,8 +34,8 @@ def stop() -> None:
 def record_step(mode: str, **about: Any) -> None:
     """Say what became of one step of a loop of your own (full, piecewise, eager); see `probe.steps.StepLedger.record`.
 
-    Call it once a step, at the same place: the time to the next call is the step's. Decode steps share a window with the
-    graphs of the process. Does nothing where the probe does not run, and never raises.
+    Call it once a step, at the same place: the time to the next call is the step's. Decode steps share a window with
+    the graphs of the process. Does nothing where the probe does not run, and never raises.
     """
     from replaywatch.probe.session import current
 
