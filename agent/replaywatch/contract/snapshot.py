@@ -14,7 +14,6 @@ from typing import Final
 
 from replaywatch.contract.window import Engine
 
-
 # Fields that came after ids had been given: where they are unknown an id is what it was before.
 LATER_FIELDS: Final = ("weight_bytes", "layers", "cache_bytes_per_token")
 
@@ -54,9 +53,9 @@ class EngineConfig:
     `requested_mode` and `resolved_mode` are the engine's own words (FULL_AND_PIECEWISE, reduce-overhead, ...);
     `mode_reason` why they differ. `enforced_by` says who forced eager: a flag, an environment variable, a wrapper.
     `max_batch_size` is the admission limit in sequences, `capture_sizes` ascending sizes in the engine's own unit
-    (`capture_unit`). `weight_bytes` is what the parameters of the main model take on this device, `layers` the layers that
-    run there, `cache_bytes_per_token` what a token of context takes of the key-value cache there: with them a step's
-    least time is known without a trace. `environment` holds only variables of an allow-list that switch graphs.
+    (`capture_unit`). `weight_bytes` is what the parameters of the main model take on this device, `layers` the layers
+    that run there, `cache_bytes_per_token` what a token of context takes of the key-value cache there: with them a
+    step's least time is known without a trace. `environment` holds only variables of an allow-list that switch graphs.
     """
 
     engine: Engine = "unknown"
