@@ -1,6 +1,6 @@
 """What the agent costs: processor share, resident memory, and what arrived, at a usual and at a hundredfold load.
 
-    python tests/bench/bench_agent.py [--seconds 20]
+    python tests/bench/bench_agent.py [--seconds 20] [--json docs/data/bench_agent.json]
 
 Eight probe processes send over the real socket, a receiver in this process stores the batches; only the agent's own
 process is measured, by /proc. The budget is 1 % of a core and 80 MB at the usual load (8 processes, a window each 5 s).
@@ -9,11 +9,14 @@ process is measured, by /proc. The budget is 1 % of a core and 80 MB at the usua
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -70,8 +73,23 @@ def start_agent(folder: Path, url: str) -> subprocess.Popen[bytes]:
     return agent
 
 
-def measure(windows_per_second: float, seconds: float) -> str:
-    """One line about one load."""
+def machine() -> dict[str, str]:
+    """What the figures were measured on; `devices` as the agent's own reading of NVML says."""
+    from replaywatch.agent.devices import Nvml
+
+    reading = Nvml().read()
+    model = next((s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("model name")), "")
+    return {
+        "cores": str(os.cpu_count()),
+        "cpu": model.partition(":")[2].strip(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "devices": ", ".join(str(d.model) for d in reading.devices) or f"none ({reading.blind})",
+    }
+
+
+def measure(windows_per_second: float, seconds: float) -> dict[str, float]:
+    """What one load cost."""
     with tempfile.TemporaryDirectory(prefix="rw-") as folder, Receiver() as receiver:
         agent = start_agent(Path(folder), receiver.url)
         period = PROCESSES / windows_per_second
@@ -96,20 +114,38 @@ def measure(windows_per_second: float, seconds: float) -> str:
         peak = peak_bytes(agent.pid)
         agent.terminate()
         agent.wait()
-        return (
-            f"{windows_per_second:7.1f} windows/s: {share:7.2%} of a core, {peak / 2**20:5.1f} MiB peak; "
-            f"sent {sent}, dropped at the socket {dropped}, arrived {len(receiver.windows)}"
-        )
+        return {
+            "windows_per_second": windows_per_second,
+            "core_share": round(share, 5),
+            "peak_bytes": peak,
+            "sent": sent,
+            "dropped_at_the_socket": dropped,
+            "arrived": len(receiver.windows),
+        }
 
 
 def main() -> None:
     """Print both loads beside the budget."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
     print(f"budget: {BUDGET_CORE_SHARE:.0%} of a core, {BUDGET_BYTES / 2**20:.0f} MiB at {PROCESSES / 5} windows/s")
+    loads = []
     for load in (PROCESSES / 5, 100.0, 1000.0):
-        print(measure(load, seconds), flush=True)
+        found = measure(load, given.seconds)
+        loads.append(found)
+        print(
+            f"{load:7.1f} windows/s: {found['core_share']:7.2%} of a core, "
+            f"{found['peak_bytes'] / 2**20:5.1f} MiB peak; "
+            f"sent {found['sent']}, dropped at the socket {found['dropped_at_the_socket']}, "
+            f"arrived {found['arrived']}",
+            flush=True,
+        )
+    if given.json is not None:
+        when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        told = {"measured": when, "machine": machine(), "seconds": given.seconds, "loads": loads}
+        given.json.write_text(json.dumps(told, indent=2) + "\n")
 
 
 if __name__ == "__main__":
