@@ -18,8 +18,8 @@ from replaywatch.collector.serve import start_in_thread as start_collector
 from replaywatch.contract.errors import ConfigurationError
 
 
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 15
+def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
@@ -61,6 +61,8 @@ def test_nobody_there_stops_neither(tmp_path: Path) -> None:
         assert collector.collector.loops["otlp"].is_alive
     finally:
         collector.stop()
+    # Not even for the seconds that the library waits between two tries.
+    until(lambda: not collector.collector.loops["otlp"].is_alive, 3)
 
 
 def test_an_endpoint_that_cannot_work_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
