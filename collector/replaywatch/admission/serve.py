@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 import socket
-import ssl
 import threading
 import time
 from types import FrameType
@@ -104,9 +103,6 @@ def start_in_thread(options: AdmissionOptions) -> AdmissionHandle:
         ) from None
     additions = Additions(options.probe_image, options.pull_policy, str(options.socket_folder), options.socket_group)
 
-    def context(_config: uvicorn.Config, _usual: object) -> ssl.SSLContext:
-        return papers.context
-
     config = uvicorn.Config(
         application(additions),
         log_config=None,
@@ -115,8 +111,12 @@ def start_in_thread(options: AdmissionOptions) -> AdmissionHandle:
         server_header=False,
         timeout_graceful_shutdown=2,
         ws="none",
-        ssl_context_factory=context,
+        ssl_certfile=options.tls_certificate,
+        ssl_keyfile=options.tls_key,
     )
+    config.load()
+    # Ours, so that what is loaded into it later counts for new connections.
+    config.ssl = papers.context
     host = f"[{options.host}]" if ":" in options.host else options.host
     handle = AdmissionHandle(uvicorn.Server(config), bound, papers, f"https://{host}:{bound.getsockname()[1]}")
     handle.start()
