@@ -11,7 +11,7 @@ from detectors.made import MS, SECOND, eager_work, evidence, replayed_work, wind
 from replaywatch.contract.histogram import Histogram
 from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.verdict import Finding
-from replaywatch.contract.window import Dispatch, GraphMemory, Observation, Timing, Workload
+from replaywatch.contract.window import Dispatch, GraphMemory, Observation, Timing, TracedWork, Workload
 from replaywatch.detectors.judge import Judgement, judge
 
 
@@ -230,6 +230,21 @@ def test_captures_that_go_on_are_thrash_by_the_time_they_take() -> None:
 
     assert _finding(verdict(60), "thrash").severity == "page"
     assert "thrash" not in _detectors(verdict(3))
+
+
+def test_a_repetition_shorter_than_a_step_is_judged_by_how_it_waits() -> None:
+    def stretch(us_a_launch: float, busy_us: float) -> Judgement:
+        steps, ns = 3000, int(3000 * 2 * us_a_launch * 1000)
+        work = TracedWork(
+            method="cupti", steps=steps, span_ns=ns, span_sq_ns2=ns * ns / steps, busy_ns=int(steps * busy_us * 1000),
+            eager_kernels=2 * steps, chain_kernels=2 * steps, launches=2 * steps, total_kernels=2 * steps,
+            total_span_ns=ns, total_busy_ns=int(steps * busy_us * 1000),
+        )  # fmt: skip
+        return judge(evidence(window(traced=work)))
+
+    assert _finding(stretch(12.4, 4.2), "disabled").severity == "page"
+    assert "disabled" not in _detectors(stretch(12.4, 24.0))
+    assert "disabled" not in _detectors(stretch(400.0, 4.2))
 
 
 @pytest.mark.parametrize("is_recording", [False, True])

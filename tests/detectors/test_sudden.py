@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
+from math import sin
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -108,6 +109,25 @@ def test_a_fault_is_found_within_ten_seconds_with_what_changed(fault: Fault, cau
         assert finding.estimate.low <= finding.estimate.ratio <= finding.estimate.high
         if cause is not None:
             assert any(c.text.startswith(cause) for c in finding.causes)
+
+
+def wild(second: float, _rng: random.Random) -> float:
+    """A load that runs through four octaves every few minutes, so that none is seen often."""
+    return 2.0 ** (2.0 + 2.0 * sin(second / 40))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_large_fault_is_found_before_any_load_was_seen_often(seed: int) -> None:
+    fault_s = 170.0
+    told, state = [], SuddenState()
+    for window in stream(fault_s + 60, seed, batch=wild, faults={fault_s: slower(2.0)}, noise=0.03):
+        state = advance(state, window)
+        told.append(verdict_on(state, window))
+    step = next(c for c in state.channels if c.name == "step_us")
+    assert not any(level.is_warm for level in step.levels)
+    calm = int(fault_s / LENGTH_S)
+    assert not any(isinstance(v, Finding) for v in told[:calm])
+    assert any(isinstance(v, Finding) and v.severity == "page" for v in told[calm : calm + 3])
 
 
 @pytest.mark.parametrize("seed", range(4))

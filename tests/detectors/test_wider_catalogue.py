@@ -70,6 +70,8 @@ def test_idle_between_timed_replays_is_told_without_any_trace() -> None:
     short = told(evidence(stepping(5000, timing={"replay_gap": times(1500, 20)})), "replay_gap")
     assert (short.severity, short.is_fault) == ("info", False)
     assert found(evidence(stepping(5000, timing={"replay_gap": times(8, 20)})), "replay_gap") is None
+    paused = times(8, 3).merge(times(150_000, 1))
+    assert found(evidence(stepping(5000, timing={"replay_gap": paused})), "replay_gap") is None
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,15 @@ def _past_ceiling(window: Window) -> bool:
     return decoding(window) and "above_ceiling" in (window.dispatch.fallbacks or {})
 
 
+def _target(window: Window) -> bool:
+    return decoding(window) and window.workload.component is None
+
+
+def _traced_only(window: Window) -> bool:
+    """The part of a process that no engine's hook named: its kernels, without steps."""
+    return window.workload.phase is None and window.workload.model_name is None
+
+
 def _prefill(window: Window) -> bool:
     return window.workload.phase == "prefill"
 
@@ -49,6 +58,13 @@ LABELS: tuple[tuple[str, Keep, frozenset[str], frozenset[str], float | None], ..
     ("vllm-ceiling32", _prefill, frozenset(), frozenset(), None),
     ("transformers-generate", _eager, frozenset({"disabled"}), frozenset({"compile_mode"}), 0.838),
     ("transformers-generate", replayed, frozenset(), frozenset({"replay_gap"}), None),
+    ("vllm-eager-measured", decoding, frozenset({"disabled"}), frozenset(), None),
+    ("vllm-eager-measured", _traced_only, frozenset({"disabled"}), frozenset(), None),
+    ("vllm-piecewise", decoding, frozenset({"partial_coverage"}), frozenset({"disabled", "fragmented"}), None),
+    ("vllm-lora", decoding, frozenset(), frozenset(), None),
+    ("vllm-lora", _prefill, frozenset(), frozenset(), None),
+    ("vllm-draft", _target, frozenset(), frozenset(), None),
+    ("vllm-served", decoding, frozenset({"overflow"}), frozenset({"replay_gap"}), None),
 )
 
 

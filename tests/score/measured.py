@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 
-from score import baselines, case_labels, composed, composed_live, corpus, engines, files, fleets, live_faults, nab
+from score import (
+    baselines,
+    case_labels,
+    composed,
+    composed_live,
+    corpus,
+    engines,
+    files,
+    fleets,
+    live_faults,
+    live_recorded,
+    nab,
+)
 from score.corpus import Recorded
 from score.live_faults import LENGTH_S
 from score.situation import Situation
@@ -23,7 +35,8 @@ _REPLAYED = ("decoder-replay", "replay-copies", "replay-padding", "fragments", "
 @dataclass
 class Measured:
     """Results. Shape: `seconds` by method and kind of fault, None where a run was not found; `daily` false incidents
-    or alarm episodes by method, one a day; `at_start` by method: faults found of all, controls alarmed of all.
+    or alarm episodes by method, one a day; `at_start` by method: faults found of all, controls alarmed of all; `live`
+    sudden faults recorded on a GPU by name, with the seconds until they were found.
     """
 
     situations: list[Situation]
@@ -33,6 +46,7 @@ class Measured:
     daily_by_detector: dict[str, int] = field(default_factory=dict)
     at_start: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
     nab: dict[str, nab.Result] | None = None
+    live: list[tuple[str, float | None]] = field(default_factory=list)
 
 
 def measure() -> Measured:
@@ -42,7 +56,10 @@ def measure() -> Measured:
     found += [corpus.timed_situation_of(r) for r in recorded.values()]
     found += [*fleets.situations(fleets.forms(recorded)), *case_labels.situations(), *engines.situations()]
     found += [*composed.situations(recorded), *composed_live.situations(), *files.situations()]
+    live = list(live_recorded.followed())
+    found += [one.situation for one in live]
     result = Measured(found, noise=measured_noise(recorded))
+    result.live = [(one.situation.name, one.seconds) for one in live if one.is_sudden]
     _sudden(result)
     _days(result)
     _at_start(result, recorded)

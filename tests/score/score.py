@@ -21,9 +21,10 @@ from score.situation import Count, Situation, count, quantile, total  # noqa: E4
 
 PAGE = ROOT / "docs" / "score.md"
 SOURCES = {"corpus": "recordings", "timed": "recordings with step times", "fleet": "replicas", "case": "cases",
-           "engine": "engines", "composed": "composed", "public": "public files", "log": "written logs"}  # fmt: skip
+           "engine": "engines", "composed": "composed", "live": "live processes", "public": "public files",
+           "log": "written logs"}  # fmt: skip
 KINDS = {"corpus": "recorded", "timed": "recorded", "engine": "recorded", "fleet": "composed", "composed": "composed",
-         "case": "rebuilt", "public": "recorded", "log": "rebuilt"}  # fmt: skip
+         "case": "rebuilt", "live": "recorded", "public": "recorded", "log": "rebuilt"}  # fmt: skip
 # What these lose, a capture does not bring back.
 NOT_CAPTURED = frozenset({"padding", "replay_gap"})
 ABOUT_CAPTURE = frozenset({"disabled", "partial_coverage", "fragmented"})
@@ -205,6 +206,12 @@ def by_kind(m: Measured) -> str:
     return table(("fault", *methods), rows)
 
 
+def by_live(m: Measured) -> str:
+    """Sudden faults that were recorded, and when they were found."""
+    rows = [(name.replace("_", " "), number(seconds, 1, " s")) for name, seconds in m.live]
+    return table(("fault", "second alarm in a row after"), rows)
+
+
 def by_method(m: Measured) -> str:
     """The peers' methods beside ours."""
     rows = []
@@ -265,7 +272,8 @@ def render(m: Measured) -> str:
     template = (Path(__file__).parent / "score.md.in").read_text()
     parts = {
         "by_source": by_source, "by_detector": by_detector, "by_truth": by_truth, "estimates": estimates,
-        "by_fleet": by_fleet, "by_kind": by_kind, "by_method": by_method, "missed": missed, "numenta": numenta,
+        "by_fleet": by_fleet, "by_kind": by_kind, "by_method": by_method, "by_live": by_live, "missed": missed,
+        "numenta": numenta,
     }  # fmt: skip
     for name, make in parts.items():
         template = template.replace(f"{{{{{name}}}}}", make(m))

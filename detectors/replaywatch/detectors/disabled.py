@@ -37,6 +37,8 @@ class Disabled:
             return Healthy(
                 self.name, f"{work.total_graph_kernels} of {work.total_kernels} kernels came from graphs", True
             )
+        if _is_past_the_ceiling(evidence):
+            return Healthy(self.name, "batches past the largest captured size run eager; another detector judges that")
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
             return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
         per_step = readings.kernels_per_step(work)
@@ -132,6 +134,13 @@ class Disabled:
                 Vote("counterfactual", "abstains", "no kernels were traced"),
             ),
         )
+
+
+def _is_past_the_ceiling(evidence: Evidence) -> bool:
+    """Whether most recent steps are eager for their size, in a process that has graphs."""
+    dispatch = evidence.recent.dispatch
+    above = (dispatch.fallbacks or {}).get("above_ceiling", 0)
+    return 2 * above > sum((dispatch.steps or {}).values())
 
 
 def _is_part_of_a_step(work: TracedWork) -> bool:

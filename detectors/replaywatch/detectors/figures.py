@@ -22,8 +22,8 @@ _MIDDLE: Final = sqrt(2.0 ** (-1 / BUCKETS_PER_DOUBLING))
 class Figures:
     """What one window says; None where it does not.
 
-    Units: `_us` microseconds of a usual step, replay, gap or launch call; ratios in 0..1; `load` tokens a step where
-    tokens are counted, else sequences; `pause_ratio` the share of stepping time in pauses.
+    Units: `_us` microseconds of a usual step, replay, gap (no pause) or launch call; ratios in 0..1; `load` tokens a
+    step where tokens are counted, else sequences; `pause_ratio` the share of stepping time in pauses.
     """
 
     steps: int = 0
@@ -63,7 +63,7 @@ def _read(window: Window) -> Figures:
         step_us=step_us,
         pause_ratio=pause_ratio,
         replay_us=_mean_us(timing.replay),
-        gap_us=_mean_us(timing.replay_gap),
+        gap_us=_usual_gap(timing.replay_gap, step_us),
         launch_us=_mean_us(timing.graph_launch_call),
         unreplayed_ratio=_unreplayed(dispatch),
         coverage=window.traced.coverage if window.traced is not None else None,
@@ -119,6 +119,19 @@ def usual_step_of(periods: Histogram) -> tuple[float | None, float | None]:
 
 def _mean_us(histogram: Histogram | None) -> float | None:
     return histogram.sum / histogram.count / 1000 if histogram is not None and histogram.count else None
+
+
+def _usual_gap(gaps: Histogram | None, step_us: float | None) -> float | None:
+    """Mean microseconds of the gaps that are no pauses: replays are timed one in many, and one may end a burst."""
+    if gaps is None or not gaps.count or not step_us:
+        return _mean_us(gaps)
+    edge = bucket_index(1000 * PAUSE_STEPS * step_us)
+    if max(gaps.buckets, default=edge) <= edge:
+        return _mean_us(gaps)
+    kept = {i: n for i, n in gaps.buckets.items() if i <= edge}
+    total = gaps.zero + sum(kept.values())
+    usual_ns = sum(n * _MIDDLE * 2.0 ** (i / BUCKETS_PER_DOUBLING) for i, n in kept.items())
+    return usual_ns / total / 1000 if total else None
 
 
 def _load(dispatch: Dispatch) -> float | None:

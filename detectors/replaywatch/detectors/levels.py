@@ -19,6 +19,10 @@ MAX_LEVELS: Final = 24
 BUCKETS_PER_OCTAVE: Final = 2
 _MEMORY: Final = 48
 _TRUSTED: Final = 6
+# Before any level is warm: windows that a level needs to be asked at all, and how coarse the answer is.
+_EARLY_LEAST: Final = 2
+_EARLY_SIGMAS: Final = 2.0
+_EARLY_RATIO: Final = 0.08
 _MOST_SIGMAS: Final = 3.0
 _TO_SIGMA: Final = 1.2533  # of a mean absolute deviation, for a normal spread
 
@@ -87,7 +91,7 @@ def learn(levels: tuple[Level, ...], load: float | None, value: float, usual: fl
 
 
 def expect(levels: tuple[Level, ...], load: float | None, *, grows: bool) -> Expectation | None:
-    """What the levels say of a value at a load; None before any of them is warm.
+    """What the levels say of a value at a load; None before any of them is warm, or all together know something.
 
     Beyond what was seen, a value that `grows` with load may lie anywhere between its nearest level and proportion.
     """
@@ -104,8 +108,30 @@ def expect(levels: tuple[Level, ...], load: float | None, *, grows: bool) -> Exp
     if below >= 0 and above < len(levels):
         return _between(levels[below], levels[above], at_load)
     if below < 0 and above == len(levels):
-        return None
+        return _early(levels, at, bucket, at_load, grows)
     return _beyond(levels[below] if below >= 0 else levels[above], at_load, grows)
+
+
+def _early(levels: tuple[Level, ...], at: int, bucket: int, load: float, grows: bool) -> Expectation | None:
+    """While a swinging load has left no level warm: what those together say that saw a few windows each.
+
+    Coarse on purpose, so that only what is far beyond all of it is odd.
+    """
+    if sum(level.n for level in levels) < WARM_WINDOWS:
+        return None
+    known = [level for level in levels if level.n >= _EARLY_LEAST]
+    if not known:
+        return None
+    below = next((level for level in reversed(levels[:at]) if level.n >= _EARLY_LEAST), None)
+    above = next((level for level in levels[at:] if level.n >= _EARLY_LEAST), None)
+    if above is not None and above.bucket == bucket:
+        found = Expectation(above.value, above.value, 0.0)
+    elif below is not None and above is not None:
+        found = Expectation(min(below.value, above.value), max(below.value, above.value), 0.0)
+    else:
+        found = _beyond(below or above or known[0], load, grows)
+    strays = _TO_SIGMA * sum(level.n * level.deviation for level in known) / sum(level.n for level in known)
+    return Expectation(found.low, found.high, max(_EARLY_SIGMAS * strays, _EARLY_RATIO * abs(found.high)))
 
 
 def _bucket(level: Level) -> int:

@@ -36,7 +36,8 @@ class Sudden:
     """Step time, replay time, gaps, pauses, replayed share, coverage, captures or graph memory shifted for the worse.
 
     Times are compared with what the same workload took at the same load before. Severity from the share of the step
-    that is lost, its low end; a shift that costs no step time is information. Warm-up: two minutes at a load.
+    that is lost, its low end; a shift that costs no step time is information. Warm-up: two minutes at a load; while no
+    load is warm, two minutes at all loads together, and then only what is far beyond them is told.
 
     Bad at: slow drift, which is learnt; a load never seen before, of which little is claimed; longer contexts at equal
     batch look like a slower step; what was wrong from the start, which other detectors judge.
