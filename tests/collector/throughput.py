@@ -7,6 +7,7 @@ Sends batches from processes of their own to a real server with SQLite or Postgr
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import multiprocessing
 import random
@@ -21,7 +22,7 @@ import httpx
 from collector.material import HEADERS, SECOND, batch, eager_window, healthy_window, workload
 from collector.postgres import Postgres
 from replaywatch.collector.options import CollectorOptions
-from replaywatch.collector.serve import start_in_thread
+from replaywatch.collector.serve import GC_THRESHOLDS, start_in_thread
 from replaywatch.contract.wire import encode
 
 
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--postgresql", action="store_true", help="a real PostgreSQL of its own instead of SQLite")
     given = parser.parse_args()
+    gc.set_threshold(*GC_THRESHOLDS)  # as the program does
     rates = []
     for _ in range(given.repeat):
         if given.postgresql:
