@@ -104,7 +104,10 @@ def clock_shift_ns(sent_ns: int, received_ns: int) -> int:
 def _check_texts(content: bytes, batch: Batch) -> None:
     """Refuse texts that no database or page can carry: lone surrogates and NUL, raw or escaped."""
     try:
-        content.decode("utf-8")
+        if not content.isascii():
+            content.decode("utf-8")
+        if rb"\u" not in content:
+            return
         if rb"\ud" in content.lower():
             json.dumps(jsonable(batch), ensure_ascii=False).encode("utf-8")
     except UnicodeError:
