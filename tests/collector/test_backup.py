@@ -53,7 +53,7 @@ def goes_on(handle: CollectorHandle, acknowledged: int) -> None:
     incidents = web.get(f"{handle.url}/v1/incidents?detector=disabled").json()["incidents"]
     assert [i["state"] for i in incidents] == ["open"]
     assert post(handle, "new") is False
-    until(lambda: web.get(f"{handle.url}/readyz").status_code == 200)
+    until(lambda: web.get(f"{handle.url}/readyz").status_code == 200, 40)
 
 
 def is_open(handle: CollectorHandle) -> bool:
@@ -63,7 +63,7 @@ def is_open(handle: CollectorHandle) -> bool:
 def test_a_copy_by_sqlites_backup_is_whole_while_the_collector_writes(start: Start, tmp_path: Path) -> None:
     handle = start(store=f"sqlite:///{tmp_path}/first.db")
     with flood(handle) as acknowledged:
-        until(lambda: acknowledged() > 20 and is_open(handle))
+        until(lambda: acknowledged() > 20 and is_open(handle), 40)
         before = acknowledged()
         # What `sqlite3 FILE ".backup COPY"` does.
         with (
@@ -82,7 +82,7 @@ def test_a_dump_by_pg_dump_is_whole_while_the_collector_writes(
     url, dump = postgres.database("t1"), tmp_path / "dump.sql"
     handle = start(store=url)
     with flood(handle) as acknowledged:
-        until(lambda: acknowledged() > 20 and is_open(handle))
+        until(lambda: acknowledged() > 20 and is_open(handle), 40)
         before = acknowledged()
         subprocess.run([program("pg_dump"), "--file", str(dump), url], check=True, capture_output=True)
     handle.stop()

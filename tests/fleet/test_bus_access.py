@@ -87,14 +87,14 @@ def test_whoever_lacks_one_of_them_is_told_so_and_not_let_in(
 ) -> None:
     placed = {k: papers / v if k.startswith("bus_tls") and v else v for k, v in changed.items()}
     with pytest.raises(StoreError, match=told) as raised:
-        publish(replace(full(papers, locked), **placed), 1.0)
+        publish(replace(full(papers, locked), **placed), 2.0)
     assert "--bus" in str(raised.value)
     assert PASSWORD not in str(raised.value) + caplog.text
 
 
 def test_a_bus_that_offers_no_tls_gets_no_password(papers: Path, bare: NatsCluster) -> None:
     with pytest.raises(StoreError, match="does not offer TLS"):
-        publish(full(papers, bare), 1.0)
+        publish(full(papers, bare), 2.0)
     publish(CollectorOptions(bus=bare.servers))
 
 
