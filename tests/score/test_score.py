@@ -69,6 +69,14 @@ def test_strong_sudden_faults_are_all_found_within_ten_seconds() -> None:
 
 
 @pytest.mark.slow
+def test_sudden_faults_recorded_on_a_gpu_are_found_within_ten_seconds_and_health_is_silent() -> None:
+    assert len(measured().live) == 4
+    assert [name for name, seconds in measured().live if seconds is None or seconds > 10] == []
+    live = [s for s in measured().situations if s.source == "live"]
+    assert [s.name for s in live if s.false_alarms] == []
+
+
+@pytest.mark.slow
 def test_every_fleet_is_judged_without_a_false_alarm_and_every_faulty_replica_found() -> None:
     fleet = [s for s in measured().situations if s.source == "fleet"]
     assert [s.name for s in fleet if s.false_alarms] == []
