@@ -74,9 +74,10 @@ def test_certificate_user_and_password_open_the_bus(papers: Path, locked: NatsCl
 
 @pytest.mark.parametrize(
     ("changed", "told"),
+    # A server that refuses says so and closes; which of the two is seen first is a matter of luck.
     [
-        ({"bus_password": "wrong"}, "(?i)authorization"),
-        ({"bus_user": None, "bus_password": None}, "(?i)authorization"),
+        ({"bus_password": "wrong"}, "(?i)authorization|reset|pipe"),
+        ({"bus_user": None, "bus_password": None}, "(?i)authorization|reset|pipe"),
         ({"bus_tls_certificate": None, "bus_tls_key": None}, "(?i)ssl|eof|connection|certificate"),
         ({"bus_tls_certificate": "foreign.pem", "bus_tls_key": "foreign.key"}, "(?i)ssl|eof|connection|certificate"),
         ({"bus_tls_ca": "stranger.pem"}, "(?i)certificate"),

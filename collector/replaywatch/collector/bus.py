@@ -55,7 +55,7 @@ class Bus:
         self._thread = threading.Thread(target=self._loop.run_forever, name="replaywatch-bus", daemon=True)
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
-        self._complaint = ""
+        self._complaint = self._refusal = ""
 
     def start(self) -> None:
         """Connect, and make the stream where it is missing. Raises: StoreError."""
@@ -63,7 +63,7 @@ class Bus:
         try:
             self.call(self._connect()).result(self._connect_seconds + 30)
         except (NatsError, OSError, asyncio.TimeoutError, FutureTimeout) as error:
-            told = self._complaint or f"{type(error).__name__}: {error}"
+            told = self._refusal or self._complaint or f"{type(error).__name__}: {error}"
             raise StoreError(f"the bus cannot be used ({told}); check --bus and the options beside it") from None
 
     @property
@@ -117,8 +117,10 @@ class Bus:
     def close(self) -> None:
         """Disconnect."""
         if self._client is not None:
-            with suppress(NatsError, OSError, TimeoutError):
+            with suppress(NatsError, OSError, TimeoutError, FutureTimeout):
                 self.call(self._client.close()).result(2)
+        with suppress(TimeoutError, FutureTimeout):
+            self.call(_end_all()).result(1)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(2)
         if not self._thread.is_alive():
@@ -178,3 +180,13 @@ class Bus:
         if text != self._complaint:
             LOG.warning("the bus: %s", text)
         self._complaint = text
+        if isinstance(error, NatsError):
+            self._refusal = text  # the server's own words say more than the broken line that follows them
+
+
+async def _end_all() -> None:
+    """End what the driver still waits for, such as a server that never let it in."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
