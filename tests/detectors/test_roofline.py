@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from detectors.made import MS, evidence, window
+from detectors.made import MS, eager_work, evidence, window
 from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import HistogramBuilder
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
@@ -77,6 +77,15 @@ def test_a_large_model_that_reads_all_the_time_is_no_fault() -> None:
     large = replace(SMALL, weight_bytes=35_000_000_000, layers=80, cache_bytes_per_token=80_000)
     verdict = Disabled().judge(steps(30.0, 8, config=large, device=Fingerprint(gpu_model="NVIDIA H100 80GB HBM3")))
     assert type(verdict).__name__ == "Healthy"
+
+
+def test_a_trace_of_too_few_steps_does_not_keep_it_waiting() -> None:
+    made = steps(14.0)
+    few = replace(made.recent, traced=eager_work(steps=3, step_ms=14.0))
+    told = Disabled().judge(replace(made, recent=few))
+    assert type(told).__name__ == "Finding"
+    unknown = replace(made, recent=few, config=None)
+    assert type(Disabled().judge(unknown)).__name__ == "WarmingUp"
 
 
 @pytest.mark.parametrize(

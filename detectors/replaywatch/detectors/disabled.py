@@ -40,6 +40,8 @@ class Disabled:
         if _is_past_the_ceiling(evidence):
             return Healthy(self.name, "batches past the largest captured size run eager; another detector judges that")
         if not evidence.is_recording and work.steps < readings.MIN_LIVE_TRACED_STEPS:
+            if _without_kernels(evidence) is not None:
+                return self._without_trace(evidence)
             return WarmingUp(self.name, f"{readings.MIN_LIVE_TRACED_STEPS - work.steps} more traced steps", True)
         per_step = readings.kernels_per_step(work)
         if per_step < readings.MIN_KERNELS_PER_STEP and not _is_part_of_a_step(work):
@@ -87,7 +89,7 @@ class Disabled:
         off = evidence.config is not None and evidence.config.graphs_enabled is False
         if not total and not off:
             return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")
-        estimate = (estimate_by_own_steps(evidence) or estimate_by_roofline(evidence)) if total else None
+        estimate = _without_kernels(evidence) if total else None
         if estimate is None:
             return self._unmeasured(evidence, total, eager)
         if estimate.severity == "none":
@@ -141,6 +143,10 @@ def _is_past_the_ceiling(evidence: Evidence) -> bool:
     dispatch = evidence.recent.dispatch
     above = (dispatch.fallbacks or {}).get("above_ceiling", 0)
     return 2 * above > sum((dispatch.steps or {}).values())
+
+
+def _without_kernels(evidence: Evidence) -> Estimate | None:
+    return estimate_by_own_steps(evidence) or estimate_by_roofline(evidence)
 
 
 def _is_part_of_a_step(work: TracedWork) -> bool:
