@@ -15,6 +15,7 @@ from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.verdict import Estimate
 from replaywatch.contract.window import Dispatch, Timing, Window, Workload
 from replaywatch.contract.wire import decode
+from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.disabled import Disabled
 from replaywatch.detectors.evidence import Evidence, gather
 from replaywatch.detectors.judge import judge
@@ -77,6 +78,27 @@ def test_a_large_model_that_reads_all_the_time_is_no_fault() -> None:
     large = replace(SMALL, weight_bytes=35_000_000_000, layers=80, cache_bytes_per_token=80_000)
     verdict = Disabled().judge(steps(30.0, 8, config=large, device=Fingerprint(gpu_model="NVIDIA H100 80GB HBM3")))
     assert type(verdict).__name__ == "Healthy"
+
+
+def test_where_kernels_were_traced_too_the_longer_graph_step_is_believed() -> None:
+    """vLLM eager at batch 8: the device works 0.85 ms of 14, and a graph step takes 2.3 (83.2 % less)."""
+    made = steps(13.8)
+    seen = replace(made.recent, traced=replace(eager_work(steps=60, step_ms=14.5, busy_ms=0.85), method="cupti"))
+    both = estimate_recoverable(replace(made, recent=seen))
+    assert both is not None
+    assert both.low < 0.832 < both.high
+    assert abs(both.ratio / 0.832 - 1) < 0.1
+
+
+def test_a_large_models_traced_kernels_narrow_what_reading_leaves_open() -> None:
+    large = replace(SMALL, weight_bytes=35_000_000_000, layers=80, cache_bytes_per_token=80_000)
+    made = steps(32.0, config=large, device=Fingerprint(gpu_model="NVIDIA H100 80GB HBM3"))
+    seen = replace(made.recent, traced=replace(eager_work(steps=60, step_ms=32.5, busy_ms=17.0), method="cupti"))
+    alone, both = estimate_by_roofline(made), estimate_recoverable(replace(made, recent=seen))
+    assert alone is not None
+    assert both is not None
+    assert alone.severity == "none"
+    assert both.severity in ("warn", "page")
 
 
 def test_a_trace_of_too_few_steps_does_not_keep_it_waiting() -> None:

@@ -65,3 +65,6 @@ LAUNCH_NS: Final = 5000.0
 REMOVABLE_COPY_SHARE: Final = 0.03
 # From this share on, graphs hold the step: what is left around them is not one more graph.
 MOSTLY_REPLAYED: Final = 0.8
+
+# Half-width of the likely share by reading (docs/estimate.md, "Without a trace"), where a trace speaks too.
+READING_DOUBT: Final = 0.1

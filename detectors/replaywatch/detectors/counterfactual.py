@@ -12,7 +12,7 @@ within 1.7 %; docs/estimate.md has the error on the labelled corpus.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
@@ -205,4 +205,24 @@ def estimate_recoverable(evidence: Evidence) -> Estimate | None:
     if work is None:
         return estimate_by_roofline(evidence)
     window = evidence.recent if evidence.recent.traced is not None else evidence.lifetime
-    return estimate_work(work, replays_in_full=replays_in_full(evidence), timed=timed_steps(window))
+    in_full = replays_in_full(evidence)
+    estimate = estimate_work(work, replays_in_full=in_full, timed=timed_steps(window))
+    if estimate is None or in_full or evidence.is_recording:
+        return estimate
+    return _with_what_no_kernel_shows(estimate, evidence)
+
+
+def _with_what_no_kernel_shows(estimate: Estimate, evidence: Evidence) -> Estimate:
+    """A live engine's host works between steps as well (scheduling, sampling, output), and a graph does not end that.
+
+    Where the model's sizes are known the likelier of two graph steps is the longer one: what the device did, and what
+    reading takes with the usual cost of a layer, host included.
+    """
+    by_reading = estimate_by_roofline(evidence)
+    if by_reading is None:
+        return estimate
+    ratio = min(estimate.ratio, by_reading.ratio)
+    low = min(ratio, estimate.low, max(by_reading.low, by_reading.ratio - cost.READING_DOUBT))
+    high = max(ratio, min(estimate.high, by_reading.high))
+    longer = max(estimate.graph_step_us or 0.0, by_reading.graph_step_us or 0.0)
+    return replace(estimate, ratio=ratio, low=low, high=high, graph_step_us=longer)
