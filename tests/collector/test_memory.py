@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.windows import WINDOW
-from replaywatch.collector.memory import HOUR_NS, SEGMENTS, SOME, WorkloadMemory
-from replaywatch.contract.window import GraphMemory, Window, Workload, merge_windows
+from replaywatch.collector.memory import HOUR_NS, SEGMENTS, SOME, TOO_MANY_LATE, WorkloadMemory
+from replaywatch.contract.window import Dispatch, GraphMemory, Window, Workload, merge_windows
 
 WHO = Workload(pod="a")
 HORIZON_NS = 120 * 10**9
@@ -83,3 +83,35 @@ def test_windows_that_wait_for_their_hour_are_few() -> None:
         memory.settle(HORIZON_NS)
         assert all(len(totals) <= SOME for totals, _ in memory._hours.values())
         assert all(len(parts) <= 10 * SOME for parts in memory._segments.values())
+
+
+def _steady(end_ns: int, replays: int) -> Window:
+    return Window(
+        workload=WHO, start_ns=end_ns - 5 * 10**9, end_ns=end_ns, origin="probe", dispatch=Dispatch(replays=replays)
+    )
+
+
+def test_a_clock_that_went_back_does_not_leave_a_workload_in_the_future() -> None:
+    memory, now_ns = WorkloadMemory("a", WHO, 0, 0), HOUR_NS
+    memory.absorb(_steady(now_ns + HOUR_NS, 1000), now_ns, 1)  # a moment in which the clock was an hour ahead
+    memory.settle(HORIZON_NS)
+    for at in range(TOO_MANY_LATE + 10):
+        memory.absorb(_steady(now_ns + at * 5 * 10**9, 1), now_ns, at + 2)
+        memory.settle(HORIZON_NS)
+        if at == TOO_MANY_LATE // 2:
+            assert memory.recent is not None
+            assert memory.recent.dispatch.replays == 1000
+    assert memory.recent is not None
+    assert memory.recent.dispatch.replays is not None
+    assert memory.recent.dispatch.replays < 30
+    assert memory.recent.end_ns < now_ns + HOUR_NS
+
+
+def test_a_few_windows_that_come_too_late_leave_the_recent_past_alone() -> None:
+    memory, now_ns = WorkloadMemory("a", WHO, 0, 0), HOUR_NS
+    for at in range(3 * TOO_MANY_LATE):
+        end_ns = now_ns + at * 5 * 10**9 - (HORIZON_NS * 2 if at % 20 > 2 else 0)
+        memory.absorb(_steady(end_ns, 1), now_ns, at + 1)
+        memory.settle(HORIZON_NS)
+    assert memory.recent is not None
+    assert memory.recent.end_ns >= now_ns + (3 * TOO_MANY_LATE - 20) * 5 * 10**9

@@ -23,6 +23,9 @@ SEGMENTS: Final = 8
 # Windows of an hour that wait to be added up at once.
 SOME: Final = 8
 HOUR_NS: Final = 3600 * 10**9
+# So many windows in a row that come too late for the recent past are not late: the clock went back, and what is held
+# lies in a future that was none.
+TOO_MANY_LATE: Final = 60
 KEPT_OBSERVATIONS: Final = 64
 KEPT_KEYS: Final = 128
 Key = TypeVar("Key", str, int)
@@ -53,6 +56,7 @@ class WorkloadMemory:
     _waiting: list[Window] = field(default_factory=list)
     _segments: dict[int, list[Window]] = field(default_factory=dict)
     _recent: Window | None = None
+    _late: int = 0
     _hours: dict[int, tuple[list[Window], int]] = field(default_factory=dict)
 
     def absorb(self, window: Window, received_ns: int, serial: int) -> None:
@@ -108,6 +112,8 @@ class WorkloadMemory:
         width_ns = max(1, horizon_ns // SEGMENTS)
         for slot, some in _runs(windows, width_ns):
             total = merge_all(some)
+            if self._is_too_late(slot, len(some)):
+                continue
             if slot not in self._segments:
                 self._begin_segment(slot, total)
             else:
@@ -118,6 +124,21 @@ class WorkloadMemory:
             share = replayed_ratio(total)
             if share is not None:
                 self.trail.add(total.end_ns, share)
+
+    def _is_too_late(self, slot: int, count: int) -> bool:
+        """Whether windows lie before the horizon, unless that has been so for too long to be true."""
+        if not self._segments or slot > max(self._segments) - SEGMENTS:
+            self._late = 0
+            return False
+        self._late += count
+        if self._late < TOO_MANY_LATE:
+            return True
+        LOG.warning(
+            "the recent past of workload %s lay in the future and is begun anew: did the clock go back?", self.id
+        )
+        self._segments.clear()
+        self._recent, self._late = None, 0
+        return False
 
     def _begin_segment(self, slot: int, total: Window) -> None:
         """Add up the segments that are over, and drop those that the new one pushes out of the horizon."""
