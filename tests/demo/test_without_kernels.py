@@ -60,5 +60,5 @@ def test_an_eager_engine_pages_within_a_minute_and_says_what_it_costs() -> None:
 
 @pytest.mark.slow
 def test_without_the_sizes_it_is_told_and_never_paged() -> None:
-    found = _told("disabled", {}, lambda w: "what that costs was not measured" in str(w))
+    found = _told("disabled", dict.fromkeys(SIZES), lambda w: "what that costs was not measured" in str(w))
     assert found["severity"] == "info"
