@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -180,7 +181,7 @@ class Bus:
         if text != self._complaint:
             LOG.warning("the bus: %s", text)
         self._complaint = text
-        if isinstance(error, NatsError):
+        if isinstance(error, (NatsError, ssl.SSLError)):
             self._refusal = text  # the server's own words say more than the broken line that follows them
 
 
