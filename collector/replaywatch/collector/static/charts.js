@@ -104,8 +104,10 @@
   }
 
   function remember(u) {
-    // The last point is the end of what is known, a moment behind it.
-    const whole = u.scales.x.min <= u.data[0][0] && u.scales.x.max >= u.data[0].at(-1) - 0.01;
+    // All charts move together, and one may know of a moment more than the one that was clicked: nearly all is all.
+    const first = u.data[0][0], known = u.data[0].at(-1) - first;
+    const shown = Math.min(u.scales.x.max, first + known) - Math.max(u.scales.x.min, first);
+    const whole = shown >= 0.9 * known;
     const main = document.querySelector("main");
     if (whole) delete main.dataset.zoomed;
     else main.dataset.zoomed = "yes";
