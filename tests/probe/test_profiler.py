@@ -93,7 +93,6 @@ profiler._disable_profiler()
 assert log == ["pause"]
 """,
         tmp_path,
-        REPLAYWATCH_PROBE_KERNELS="0",
     )
     assert "kernels" in {b.signal for b in window.blind}
 
@@ -151,9 +150,12 @@ def test_nothing_touches_cupti_unless_it_was_asked_to(tmp_path: Path) -> None:
         + TRACER
         + "torch.cuda.init(); graph = torch.cuda.CUDAGraph(); graph.capture_begin(); graph.capture_end()\n"
         "for _ in range(50): graph.replay()\n"
-        "time.sleep(0.6); assert log == []; assert session.current().tracing._tracer is None\n",
+        "time.sleep(0.6); assert log == []; assert session.current().tracing._tracer is None\n"
+        "with profiler.profile(): pass\n"
+        "time.sleep(0.2); assert log == []\n",
         tmp_path,
         REPLAYWATCH_PROBE_KERNELS="",
     )
     assert window.dispatch.replays == 50
-    assert [b.reason for b in window.blind if b.signal == "kernels" and "5 to 10 %" in b.reason]
+    (reason,) = {b.reason for b in window.blind if b.signal == "kernels"}  # a profile changes nothing about it
+    assert "start one replica with REPLAYWATCH_PROBE_KERNELS=1" in reason

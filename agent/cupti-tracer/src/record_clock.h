@@ -24,7 +24,7 @@ ClockReading read_clocks(const CuptiApi &api);
 
 class RecordClock {
  public:
-  // From readings at both ends of a window. The longer the window, the better the rate: one of 100 ms gives it to 0.01 %.
+  // From readings at both ends of a window. The longer the window, the better the rate.
   RecordClock(const ClockReading &begin, const ClockReading &end);
 
   bool is_unix() const { return rate_ == 1.0; }

@@ -55,7 +55,7 @@ def before(
         _driver(proc),
         _torch(folders),
         _cupti(folders),
-        _tracer(),
+        _tracer(environment),
         _socket(environment),
         _injection(environment),
         *_conflicts(environment),
@@ -119,8 +119,10 @@ def _cupti(folders: list[Path]) -> Check:
     return Check("cupti", "ok", f"{found[0].name} in {found[0].parent}")
 
 
-def _tracer() -> Check:
+def _tracer(environment: Mapping[str, str]) -> Check:
     tracer = find_library()
+    if tracer is not None and not settle({}, environment).kernels:
+        return Check("tracer", "ok", f"native tracer: {tracer}; traces kernels with REPLAYWATCH_PROBE_KERNELS=1 only")
     if tracer is not None:
         return Check("tracer", "ok", f"native tracer: {tracer}")
     return Check("tracer", "blind", "this installation has no native tracer: no kernels, gaps and coverage")

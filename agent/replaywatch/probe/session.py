@@ -101,12 +101,15 @@ class Session:
         """Count and time a step of a loop that no adapter knows. Shape: as `StepLedger.record`."""
         if mode not in MODES:
             return
-        own = self.own
-        if own is None:
-            from replaywatch.probe.engines.port import Port
+        (self.own or self._own_port()).step(mode, **about)
 
-            own = self.own = Port(self.sight, self.imports, self.steps, self.ledger, wake=self.wake)
-        own.step(mode, **about)
+    def _own_port(self) -> Port:
+        from replaywatch.probe.engines.port import Port
+
+        with _lock:  # of two threads' first steps neither may be lost
+            if self.own is None:
+                self.own = Port(self.sight, self.imports, self.steps, self.ledger, wake=self.wake)
+            return self.own
 
     def wake(self) -> None:
         """Something happened that is worth a window: make sure the helper thread runs."""

@@ -1,8 +1,8 @@
 """When kernels are traced: a short burst once work begins, then a short stretch now and then, and never in the way.
 
-Only where somebody asked for it: once CUPTI has recorded kernels it stays attached, and costs about 0.3 us for every
-node of every later replay and 0.7 us for every launch, 5 to 10 % of a decode step on graphs (H200, driver 580.159.04,
-CUPTI 13.0; docs/overhead.md). Leaving it would take cuptiFinalize, after which no profiler of the process works (M6).
+Only where somebody asked for it: once CUPTI has recorded kernels it stays attached, and decode steps on graphs take 5
+to 10 % longer for as long as the process lives (H200, driver 580.159.04, CUPTI 13.0; docs/overhead.md). Leaving would
+take cuptiFinalize, after which every later CUPTI call of the process fails (M6).
 The tracer itself is `replaywatch.probe.tracer`, loaded only when the first stretch is due. It is not started while
 anything is captured, while a profiler is being set up or runs, or where a daemon may start Kineto behind Python's back.
 """
@@ -46,10 +46,7 @@ class Tracer(Protocol):
         """Trace once."""
 
     def pause(self) -> bool:
-        """Leave CUPTI alone until `resume`."""
-
-    def resume(self) -> None:
-        """Allow windows again."""
+        """Leave CUPTI alone from now on."""
 
     @property
     def live(self) -> bool:
@@ -172,7 +169,9 @@ class Tracing:
     # On the threads that profile.
 
     def profiler_begins(self) -> None:
-        """A profiler is about to take CUPTI: end a running stretch, and start none until it is done."""
+        """A profiler is about to take CUPTI: end a running stretch, and start none any more."""
+        if not self._settings.kernels:
+            return
         self._profilers += 1
         self._sight.blind(SIGNAL, "torch.profiler runs; kernels are its own until it ends")
         if self._tracer is not None and not self._paused:

@@ -138,7 +138,11 @@ def _load(dispatch: Dispatch) -> float | None:
     steps = sum(dispatch.steps.values()) if dispatch.steps else 0
     if dispatch.real_tokens and steps:
         return dispatch.real_tokens / steps
-    sizes = dispatch.batch_sizes
+    return mean_size(dispatch.batch_sizes)
+
+
+def mean_size(sizes: Mapping[int, int] | None) -> float | None:
+    """Mean number of sequences a step; None where no step was counted. Shape: steps by number of sequences."""
     total = sum(sizes.values()) if sizes else 0
     return sum(size * n for size, n in sizes.items()) / total if sizes and total else None
 

@@ -19,7 +19,7 @@ from replaywatch.contract.window import Workload
 from replaywatch.detectors.catalogue import DETECTORS
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.overflow import BOTH_WAYS
+from replaywatch.detectors.own_steps import BOTH_WAYS
 
 VerdictWord = Literal["healthy", "finding", "warming_up", "blind"]
 

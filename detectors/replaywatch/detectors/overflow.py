@@ -22,13 +22,12 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.ladder_flags import advice_text, ceiling_flag, tokens_of_a_sequence
+from replaywatch.detectors.own_steps import BOTH_WAYS
 from replaywatch.detectors.voting import peers_vote
 
 OVERFLOW_SHARE: Final = 0.01
 ABSORBING_SHARE: Final = 0.5
 ABSORBING_SECONDS: Final = 45.0
-# How an estimate was made that compares steps of one process.
-BOTH_WAYS: Final = "replayed against eager steps"
 
 
 class Overflow:

@@ -23,7 +23,7 @@ from typing import Final
 
 from replaywatch.contract.verdict import Estimate, EvidenceItem
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import merged_periods, usual_step_of
+from replaywatch.detectors.figures import mean_size, merged_periods, usual_step_of
 
 METHOD: Final = "least time to read weights and cache"
 MIN_STEPS: Final = 50
@@ -85,7 +85,7 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     if _is_cut_or_shared(evidence) or config.settings.get("pipeline_parallel_size", "1") != "1":
         return None
     rate = bandwidth_of(evidence.fingerprint.gpu_model if evidence.fingerprint is not None else None)
-    step_ns, sequences = _unreplayed_step_ns(evidence), _sequences(evidence)
+    step_ns, sequences = _unreplayed_step_ns(evidence), mean_size(evidence.recent.dispatch.batch_sizes)
     if rate is None or step_ns is None or sequences is None or sequences > MOST_SEQUENCES:
         return None
     layers = config.layers
@@ -137,10 +137,3 @@ def _is_cut_or_shared(evidence: Evidence) -> bool:
     name = evidence.fingerprint.gpu_model or "" if evidence.fingerprint is not None else ""
     device = evidence.recent.device
     return "MIG" in name or (device is not None and (bool(device.mig_enabled) or (device.processes or 0) > 1))
-
-
-def _sequences(evidence: Evidence) -> float | None:
-    """Mean number of sequences a step."""
-    sizes = evidence.recent.dispatch.batch_sizes or {}
-    total = sum(sizes.values())
-    return sum(size * n for size, n in sizes.items()) / total if total else None
