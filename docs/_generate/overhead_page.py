@@ -84,11 +84,7 @@ def measured(results: dict[str, Any]) -> str:
         estimate, low, high = results["replay_hook_us"]
         parts.append(f"The hook on a replay of one kernel: {estimate:.2f} us (95 % interval {low:.2f} to {high:.2f}).")
     parts += ["", "Step time with the probe against without, in pairs of short blocks; 95 % intervals.", ""]
-    parts += _table(results.get("loops", []), "mean_at_default_duty")
-    if results.get("attached"):
-        parts += ["", "After the first traced stretch of a fresh process against before, a row for each process:", ""]
-        parts += ["| loop | before | after | |", "|---|---|---|---|"]
-        parts += [_attached(row) for row in results["attached"]]
+    parts += _table(results.get("loops", []), "mean_by_default")
     others = [row for row in results.get("others", []) if "skipped" not in row]
     if others:
         parts += ["", "## Other tools, same machine, same run", ""]
@@ -103,26 +99,21 @@ def measured(results: dict[str, Any]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _attached(row: dict[str, Any]) -> str:
-    before, after = (sorted(row[f"{name}_ms"])[len(row[f"{name}_ms"]) // 2] for name in ("before", "after"))
-    return f"| {row['loop']} | {before:.3f} ms | {after:.3f} ms | {(row['ratio'] - 1) * 100:+.1f} % |"
-
-
 def _machine(machine: dict[str, Any]) -> list[str]:
     return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in machine.items())]
 
 
-def _table(rows: list[dict[str, Any]], default_duty: str | None) -> list[str]:
-    extra = " mean at 100 ms in 60 s, what stays left out |" if default_duty else ""
+def _table(rows: list[dict[str, Any]], by_default: str | None) -> list[str]:
+    extra = " mean, as often as by default |" if by_default else ""
     lines = [
-        f"| loop | what | step | mean | 99th percentile |{extra}",
-        "|---|---|---|---|---|" + ("---|" if extra else ""),
+        f"| loop | what | step | mean | median pair | 99th percentile |{extra}",
+        "|---|---|---|---|---|---|" + ("---|" if extra else ""),
     ]
     for row in rows:
-        mean, p99 = _change(row["mean"]), _change(row["p99"])
-        line = f"| {row['loop']} | {row['what']} | {row['step_ms']:.3f} ms | {mean} | {p99} |"
-        if default_duty:
-            line += f" {_change(row.get(default_duty))} |"
+        figures = " | ".join(_change(row.get(name)) for name in ("mean", "median", "p99"))
+        line = f"| {row['loop']} | {row['what']} | {row['step_ms']:.3f} ms | {figures} |"
+        if by_default:
+            line += f" {_change(row.get(by_default))} |"
         lines.append(line)
     return lines
 

@@ -1,11 +1,12 @@
 """What the probe costs a decode loop, on a GPU, beside other tools on the same machine in the same run.
 
-    python3 tests/bench/bench_probe.py --json out.json        (about four minutes)
+    python3 tests/bench/bench_probe.py --json out.json        (about eight minutes)
 
 On and off alternate in one process in short blocks, in random order, and are compared in pairs; intervals are 95 %
-bootstrap intervals over the pairs. Windows leave ten times as often as by default, to a real socket. Kernel tracing is
-measured with one stretch of 100 ms in every block, and scaled to the default of one in 60 s; both are printed.
-Tools beside it run in processes of their own, because some never let go of CUPTI.
+bootstrap intervals over the pairs. Every change of the probe is followed by a moment that is not measured. What happens
+more rarely than a block lasts is made to happen in every longer block, and scaled to its default: a window every tenth
+of a second instead of every five, a traced stretch of 100 ms in every block instead of every 60 s. Windows go to a real
+socket. Tools beside it run in processes of their own, because some never let go of CUPTI.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "agent"), str(ROOT / "tests" / "gpu")]
 
-BLOCK_S = {"graph": 0.5, "eager": 0.6}
-DEFAULT_DUTY = 0.1 / 60.0
+SHORT_S = {"graph": 0.12, "eager": 0.3}
+LONG_S = {"graph": 0.5, "eager": 0.6}
+SETTLE_S = 0.04
+WINDOW_S = 0.1
+DEFAULT_WINDOW_S, DEFAULT_TRACE_EVERY_S = 5.0, 60.0
 # Of the same question, asked elsewhere: not measured here.
 PUBLISHED = (
     ("StriaTrace", "time per output token, concurrency 8, Qwen3-Coder-30B-FP8 on 8 H20", "+5.2 %"),
@@ -54,8 +59,7 @@ def paired(
         blocks: dict[bool, list[float]] = {}
         for on in random.sample([True, False], 2):
             turn(on)
-            for _ in range(3):
-                step()
+            block(step, SETTLE_S, None)
             blocks[on] = block(step, block_s, during if on else None)
         found.append(blocks)
     turn(False)
@@ -91,18 +95,20 @@ def ratio(pairs: list[dict[bool, list[float]]], of: Callable[[list[float]], floa
 
 
 def interval(
-    pairs: list[dict[bool, list[float]]], of: Callable[[list[float]], float], rounds: int = 400
+    pairs: list[dict[bool, list[float]]], of: Callable[[list[float]], float], rounds: int = 150
 ) -> list[float]:
     """The ratio and its 95 % bootstrap interval over pairs: [estimate, low, high]."""
     drawn = sorted(ratio(random.choices(pairs, k=len(pairs)), of) for _ in range(rounds))
     return [ratio(pairs, of), drawn[int(0.025 * rounds)], drawn[int(0.975 * rounds) - 1]]
 
 
-def mean_of_pairs(pairs: list[dict[bool, list[float]]], rounds: int = 2000) -> list[float]:
-    """Mean over pairs of the ratio of the blocks' mean step times, with its interval."""
+def over_pairs(
+    pairs: list[dict[bool, list[float]]], of: Callable[[list[float]], float], rounds: int = 2000
+) -> list[float]:
+    """Mean or median over pairs of the ratio of the blocks' mean step times, with its interval."""
     each = [statistics.fmean(p[True]) / statistics.fmean(p[False]) for p in pairs]
-    drawn = sorted(statistics.fmean(random.choices(each, k=len(each))) for _ in range(rounds))
-    return [statistics.fmean(each), drawn[int(0.025 * rounds)], drawn[int(0.975 * rounds) - 1]]
+    drawn = sorted(of(random.choices(each, k=len(each))) for _ in range(rounds))
+    return [of(each), drawn[int(0.025 * rounds)], drawn[int(0.975 * rounds) - 1]]
 
 
 def switch(options: dict[str, Any]) -> Callable[[bool], None]:
@@ -127,35 +133,67 @@ def trace_once() -> None:
         threading.Thread(target=session.tracing.run, args=(now, 1, 100.0), daemon=True).start()
 
 
-def measure_loops(socket: str, pairs: int) -> list[dict[str, Any]]:
-    """Tier 0 alone and with kernel tracing, batch 1 and 8, graphs and eager."""
+@dataclass(frozen=True)
+class Row:
+    """One way to run the probe. `scale`: what happens in a block, by default, as a share of what happens here."""
+
+    name: str
+    options: dict[str, Any]
+    blocks_s: dict[str, float]
+    pairs: dict[str, float]
+    during: Callable[[], None] | None = None
+    scale: Callable[[float], float] | None = None
+
+
+ROWS = (
+    Row("tier 0, the default", {"kernels": False}, SHORT_S, {"graph": 200, "eager": 60}),
+    Row(
+        "tier 0, a window every 0.1 s", {"kernels": False, "window_seconds": WINDOW_S}, LONG_S,
+        {"graph": 24, "eager": 0}, scale=lambda _: WINDOW_S / DEFAULT_WINDOW_S,
+    ),
+    Row(
+        "tier 0 + 1 (opt-in), a stretch in every block", {"kernels": True, "trace_every_seconds": 86_400.0}, LONG_S,
+        {"graph": 14, "eager": 14}, trace_once, lambda block_s: block_s / DEFAULT_TRACE_EVERY_S,
+    ),
+)  # fmt: skip
+
+
+def measure_loops(socket: str, share: float) -> list[dict[str, Any]]:
+    """Batch 1 and 8, graphs and eager, with a share of each row's pairs. What attaches CUPTI for good comes last."""
     from decoder import DecodeLoop
 
-    base = {"socket": socket, "window_seconds": 0.5}
-    tiers: list[tuple[str, dict[str, Any], Callable[[], None] | None]] = [
-        ("tier 0", base | {"kernels": False}, None),
-        ("tier 0 + 1, a stretch in every block", base | {"kernels": True, "trace_every_seconds": 86_400.0}, trace_once),
-    ]
-    rows = []
-    for batch in (1, 8):
-        loop = DecodeLoop(batch)
-        for mode in ("graph", "eager"):
-            step = loop.stepper(mode)
-            for _ in range(30):
-                step()
-            for name, options, during in tiers:
-                found = paired(step, switch(options), BLOCK_S[mode], pairs, during)
-                off = [t for pair in found for t in pair[False]]
-                row = {
-                    "loop": f"{mode}, batch {batch}", "what": name, "steps": len(off), "pairs": pairs,
-                    "step_ms": statistics.fmean(off) * 1e3, "mean": mean_of_pairs(found), "p99": interval(found, p99),
-                }  # fmt: skip
-                if during is not None:
-                    share = 0.1 / BLOCK_S[mode]
-                    row["mean_at_default_duty"] = [1 + (r - 1) * DEFAULT_DUTY / share for r in row["mean"]]
-                rows.append(row)
-                print_row(row)
-    return rows
+    loops = {batch: DecodeLoop(batch) for batch in (1, 8)}
+    steps = {(mode, batch): loops[batch].stepper(mode) for batch in loops for mode in ("graph", "eager")}
+    found = []
+    for row in ROWS:
+        for (mode, batch), step in steps.items():
+            pairs = round(row.pairs[mode] * share)
+            if pairs:
+                block(step, 0.5, None)
+                found.append(measure_row(row, f"{mode}, batch {batch}", step, row.blocks_s[mode], socket, pairs))
+    return found
+
+
+def measure_row(
+    row: Row, loop: str, step: Callable[[], None], block_s: float, socket: str, pairs: int
+) -> dict[str, Any]:
+    """One row of the table, printed."""
+    found = paired(step, switch({"socket": socket, **row.options}), block_s, pairs, row.during)
+    told = described(loop, row.name, found)
+    if row.scale is not None:
+        told["mean_by_default"] = [1 + (r - 1) * row.scale(block_s) for r in told["mean"]]
+    print_row(told)
+    return told
+
+
+def described(loop: str, what: str, found: list[dict[bool, list[float]]]) -> dict[str, Any]:
+    """The figures of some pairs."""
+    off = [t for pair in found for t in pair[False]]
+    return {
+        "loop": loop, "what": what, "steps": len(off), "pairs": len(found), "step_ms": statistics.fmean(off) * 1e3,
+        "mean": over_pairs(found, statistics.fmean), "median": over_pairs(found, statistics.median),
+        "p99": interval(found, p99),
+    }  # fmt: skip
 
 
 def measure_hook(pairs: int = 30) -> list[float]:
@@ -201,48 +239,6 @@ def measure_import() -> dict[str, float]:
             for _ in range(6)
         ]  # fmt: skip
     return {"import_ms": min(r[0] for r in runs), "import_mb": min(r[1] for r in runs)}
-
-
-def measure_attached(mode: str, batch: int, blocks: int = 10) -> dict[str, Any]:
-    """Mean step times of blocks before and after the first traced stretch of a process; for a process of its own.
-
-    Blocks with the probe on and off cannot show it, because CUPTI stays attached in both.
-    """
-    from decoder import DecodeLoop
-
-    from replaywatch.probe.tracer import open_tracer
-
-    loop = DecodeLoop(batch)
-    step = loop.stepper(mode)
-    for _ in range(200):
-        step()
-    before = [statistics.fmean(block(step, BLOCK_S[mode], None)) for _ in range(blocks)]
-    tracer = open_tracer()
-    block(step, BLOCK_S[mode], lambda: threading.Thread(target=tracer.run_window, args=(100.0,), daemon=True).start())
-    time.sleep(1.0)
-    after = [statistics.fmean(block(step, BLOCK_S[mode], None)) for _ in range(blocks)]
-    return {
-        "loop": f"{mode}, batch {batch}",
-        "before_ms": [1e3 * t for t in before],
-        "after_ms": [1e3 * t for t in after],
-    }
-
-
-def all_attached(processes: int = 3) -> list[dict[str, Any]]:
-    """What the first traced stretch leaves behind, in fresh processes."""
-    rows = []
-    for mode, batch in (("graph", 1), ("graph", 8), ("eager", 8)):
-        for _ in range(processes):
-            command = [sys.executable, __file__, "--attached", mode, str(batch)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-            if done.returncode:
-                print(f"after the first stretch, {mode}, batch {batch}: {done.stderr.strip()[-200:]}")
-                continue
-            row = json.loads(done.stdout.splitlines()[-1])
-            row["ratio"] = statistics.median(row["after_ms"]) / statistics.median(row["before_ms"])
-            rows.append(row)
-            print(f"{row['loop']:16} after the first traced stretch against before  {(row['ratio'] - 1) * 100:+7.2f} %")
-    return rows
 
 
 # Other tools. Each is a context manager around an "on" block, made anew for every block.
@@ -336,11 +332,7 @@ def measure_tool(name: str, pairs: int) -> list[dict[str, Any]]:
                 held[-1].__enter__()
 
         found = paired(step, turn, 0.3, pairs, None)
-        off = [t for pair in found for t in pair[False]]
-        rows.append(
-            {"loop": f"{mode}, batch 8", "what": name, "steps": len(off), "pairs": pairs,
-             "step_ms": statistics.fmean(off) * 1e3, "mean": mean_of_pairs(found), "p99": interval(found, p99)}
-        )  # fmt: skip
+        rows.append(described(f"{mode}, batch 8", name, found))
     return rows
 
 
@@ -390,10 +382,10 @@ def percent(three: list[float]) -> str:
 
 def print_row(row: dict[str, Any]) -> None:
     """One line of the table."""
-    what = f"{row['loop']:16} {row['what']:38} {row['step_ms']:8.3f} ms"
-    print(f"{what}  mean {percent(row['mean'])}  p99 {percent(row['p99'])}")
-    if "mean_at_default_duty" in row:
-        print(f"{'':16} {'  the same at 100 ms in 60 s':38} {'':11}  mean {percent(row['mean_at_default_duty'])}")
+    what = f"{row['loop']:16} {row['what']:45} {row['step_ms']:8.3f} ms"
+    print(f"{what}  mean {percent(row['mean'])}  median {percent(row['median'])}  p99 {percent(row['p99'])}")
+    if "mean_by_default" in row:
+        print(f"{'':16} {'  as often as by default':45} {'':11}  mean {percent(row['mean_by_default'])}")
     sys.stdout.flush()
 
 
@@ -401,15 +393,11 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the results here as well")
-    parser.add_argument("--pairs", type=int, default=14, help="pairs of blocks of each row (default: 14)")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the pairs of blocks to run (default: 1)")
     parser.add_argument("--tool", help=argparse.SUPPRESS)
-    parser.add_argument("--attached", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.attached:
-        print(json.dumps(measure_attached(arguments.attached[0], int(arguments.attached[1]))))
-        return
     if arguments.tool:
-        print(json.dumps(measure_tool(arguments.tool, max(4, arguments.pairs // 3))))
+        print(json.dumps(measure_tool(arguments.tool, max(4, round(8 * arguments.share)))))
         return
     import torch
 
@@ -417,11 +405,17 @@ def main() -> None:
         sys.exit("this benchmark needs an NVIDIA GPU; tests/probe/test_imports.py and test_cost.py run without one")
     begin = time.monotonic()
     results: dict[str, Any] = {"machine": machine()}
+
+    def keep(**more: Any) -> None:
+        results.update(more, seconds=round(time.monotonic() - begin, 1))
+        if arguments.json:
+            arguments.json.write_text(json.dumps(results, indent=1))
+
     for name, value in results["machine"].items():
         print(f"{name:22} {value}")
-    results |= measure_import()
+    keep(**measure_import())
     print(f"{'import and start':22} {results['import_ms']:.1f} ms, {results['import_mb']:.1f} MB")
-    results["replay_hook_us"] = measure_hook()
+    keep(replay_hook_us=measure_hook())
     print("{:22} {:.2f} us [{:.2f}, {:.2f}]".format("replay hook", *results["replay_hook_us"]))
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/agent.sock"
@@ -429,20 +423,15 @@ def main() -> None:
         try:
             assert sink.stdout is not None
             sink.stdout.readline()
-            results["loops"] = measure_loops(path, arguments.pairs)
+            keep(loops=measure_loops(path, arguments.share))
         finally:
             sink.terminate()
             sink.wait()
-    results["attached"] = all_attached()
-    results["others"] = other_tools()
+    keep(others=other_tools(), published=PUBLISHED)
     print("\npublished by others, not measured here:")
     for name, what, figure in PUBLISHED:
         print(f"  {name:40} {what:70} {figure}")
-    results["published"] = PUBLISHED
-    results["seconds"] = round(time.monotonic() - begin, 1)
     print(f"took {results['seconds']} s")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

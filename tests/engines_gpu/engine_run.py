@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import sys
 import time
 from typing import Any
 
 PROMPT_TOKENS = 16
+LEAST_PAIRS, COMPARE_S = 6, 14.0
 
 
 def prompts(batch: int, vocabulary: int = 30000) -> list[dict[str, list[int]]]:
@@ -62,15 +64,30 @@ def measure(engine: Engine, batch: int, tokens: int, seconds: float) -> dict[str
     }  # fmt: skip
 
 
-def compare(engine: Engine, batch: int, tokens: int, pairs: int) -> dict[str, Any]:
-    """Short alternating blocks with the probe off and on, in an order that swaps from pair to pair."""
-    from replaywatch.probe import start, stop
+def turn(worker: object, on: bool) -> None:
+    """Start or stop the probe of the process that this runs in; the engine sends it into its workers."""
+    import replaywatch.probe as probe
+
+    del worker
+    probe.start() if on else probe.stop()
+
+
+def compare(engine: Engine, batch: int, tokens: int, pairs: int, is_spread: bool) -> dict[str, Any]:
+    """Short alternating blocks with the probe off and on, in an order that swaps from pair to pair.
+
+    `is_spread`: the model runs in other processes. No more pairs than fit into a quarter of a minute, and at least six.
+    `interval`: the median pair's time on against off, and its 95 % bootstrap interval.
+    """
+
+    def switch(on: bool) -> None:
+        engine.llm.collective_rpc(turn, args=(on,)) if is_spread else turn(None, on)
 
     ratios, same, off_ms, on_ms, reference = [], True, [], [], None
-    for pair in range(pairs):
+    begin = time.perf_counter()
+    while len(ratios) < pairs and (len(ratios) < LEAST_PAIRS or time.perf_counter() - begin < COMPARE_S):
         times = {}
-        for on in (False, True) if pair % 2 else (True, False):
-            start() if on else stop()
+        for on in (False, True) if len(ratios) % 2 else (True, False):
+            switch(on)
             engine.block(batch, 4)
             times[on], made = engine.block(batch, tokens)
             reference = reference or made
@@ -78,11 +95,11 @@ def compare(engine: Engine, batch: int, tokens: int, pairs: int) -> dict[str, An
         ratios.append(times[True] / times[False])
         off_ms.append(times[False])
         on_ms.append(times[True])
-    start()
-    ranked = sorted(ratios)
+    switch(True)
+    drawn = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
     return {
-        "batch": batch, "pairs": pairs, "tokens": tokens, "same_tokens": same, "ratio": statistics.median(ratios),
-        "ratio_low": ranked[len(ranked) // 10], "ratio_high": ranked[-1 - len(ranked) // 10],
+        "batch": batch, "pairs": len(ratios), "tokens": tokens, "same_tokens": same, "ratios": ratios,
+        "interval": [statistics.median(ratios), drawn[50], drawn[1949]],
         "ms_off": statistics.median(off_ms), "ms_on": statistics.median(on_ms),
     }  # fmt: skip
 
@@ -94,14 +111,17 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", required=True)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--pairs", type=int, default=0, help="pairs of blocks with the probe off and on; 0: none")
+    parser.add_argument("--pairs", type=int, default=0, help="most pairs of blocks with the probe off and on; 0: none")
     parser.add_argument("--adapter", help="folder of a LoRA adapter that all requests use")
     given = parser.parse_args()
     engine = Engine(json.loads(given.options), given.adapter)
     result: dict[str, Any] = {"start_s": engine.start_s, "argv": sys.argv[0]}
     result["measured"] = [measure(engine, batch, given.tokens, given.seconds) for batch in given.batches]
     if given.pairs:
-        result["compared"] = [compare(engine, batch, given.tokens, given.pairs) for batch in given.batches]
+        is_spread = json.loads(given.options).get("tensor_parallel_size", 1) > 1
+        result["compared"] = [
+            compare(engine, batch, given.tokens // 2, given.pairs, is_spread) for batch in given.batches
+        ]
     print("RESULT " + json.dumps(result), flush=True)
 
 

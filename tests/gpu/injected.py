@@ -76,10 +76,20 @@ def seen(receiver: Receiver) -> dict[str, Any]:
         "coverage": [round(w.traced.coverage or 0, 4) for w in windows if w.traced],
         "kernels_a_replay": [round(w.traced.kernels / w.traced.steps, 3) for w in graph if w.traced and w.traced.steps],
         "graph_windows": len(graph), "eager_windows": len(eager),
+        "all_windows": [_about(w, receiver.windows()[0].start_ns) for w in receiver.windows()],
         "timed_replays": sum(r.count for r in replays),
         "replay_us": round(statistics.median(r.quantile(0.5) for r in replays) / 1e3, 2) if replays else None,
         "dispatch_replays": sum(w.dispatch.replays or 0 for w in receiver.windows()),
         "blind": sorted({b.reason for w in receiver.windows() for b in w.blind}),
+    }  # fmt: skip
+
+
+def _about(window: Any, begin_ns: int) -> dict[str, Any]:
+    """When a window was, and what it holds."""
+    work = window.traced
+    return {
+        "at_s": round((window.start_ns - begin_ns) / 1e9, 2), "ms": round((window.end_ns - window.start_ns) / 1e6),
+        "kernels": work.total_kernels if work else None, "steps": work.steps if work else None,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["record_step", "start", "stop", "throwaway"]
+__all__ = ["describe_model", "record_step", "start", "stop", "throwaway"]
 
 
 def start(**options: object) -> bool:
@@ -46,6 +46,33 @@ def record_step(mode: str, **about: Any) -> None:
         session.record_step(mode, **about)
     except Exception as error:  # the probe's border
         session.sight.fault("record_step", error)
+
+
+def describe_model(
+    model: Any = None,
+    *,
+    weight_bytes: int | None = None,
+    layers: int | None = None,
+    cache_bytes_per_token: int | None = None,
+) -> None:
+    """Say what a step of a loop of your own must read, so that its eager steps have a cost without a kernel trace.
+
+    Shape: `model` a torch module whose parameters are counted, with the layers and heads of its Hugging Face `config`
+    where it has one; numbers that are given go before. `weight_bytes` and `layers` are those of this device,
+    `cache_bytes_per_token` what a token of context takes of the key-value cache there. Supported engines say it
+    themselves. Call it after `start`. Does nothing where the probe does not run, and never raises.
+    """
+    from replaywatch.probe.session import current
+
+    session = current()
+    if session is None:
+        return
+    try:
+        session.describe_model(
+            model, weight_bytes=weight_bytes, layers=layers, cache_bytes_per_token=cache_bytes_per_token
+        )
+    except Exception as error:  # the probe's border
+        session.sight.fault("describe_model", error)
 
 
 class throwaway:

@@ -129,7 +129,7 @@ class Emitter:
 
     def _take_snapshots(self) -> tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]:
         session = self._session
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = dict(session.model)
         for adapter in session.adapters:
             extra |= adapter.config()
         fingerprint = snapshots.fingerprint(session.settings.model_name, session.ledger.device)

@@ -66,6 +66,7 @@ class Session:
         self.adapters: list[Adapter] = []
         self.port: Port | None = None  # of the engines' adapters
         self.own: Port | None = None  # of `record_step`
+        self.model: dict[str, int] = {}  # fields of EngineConfig, of `describe_model`
         self.running = False
         self.keeper = Keeper(self)
 
@@ -102,6 +103,14 @@ class Session:
         if mode not in MODES:
             return
         (self.own or self._own_port()).step(mode, **about)
+
+    def describe_model(self, model: Any, **sizes: int | None) -> None:
+        """Keep the sizes of a model that no adapter knows. Shape: as `replaywatch.probe.describe_model`."""
+        from replaywatch.probe.engines.model_size import model_size
+
+        counted = {} if model is None else model_size(model, getattr(model, "config", None))
+        given = {name: int(size) for name, size in sizes.items() if size is not None and size > 0}
+        self.model = {**counted, **given}
 
     def _own_port(self) -> Port:
         from replaywatch.probe.engines.port import Port

@@ -1,10 +1,10 @@
 """A small decoder that decodes for ever: with graphs, eager, or past its ceiling. For machines with a GPU.
 
-    REPLAYWATCH_PROBE_KERNELS=1 replaywatch run -- python -m replaywatch.demo.live eager
+    replaywatch run -- python -m replaywatch.demo.live eager
 
-Needs torch with CUDA. The variable lets the probe trace kernels, since no engine says here what a step must read. The
-traffic is made up: batches that wander between 1 and the scenario's top. This is also what the recordings of the demo
-were made with.
+Needs torch with CUDA. No engine adapter knows this loop, so it tells the probe its steps and what its model must read
+(`record_step`, `describe_model`), as a loop of your own would. The traffic is made up: batches that wander between 1
+and the scenario's top.
 """
 
 from __future__ import annotations
@@ -30,6 +30,14 @@ class Shape:
     heads: int = 16
     kv_len: int = 512
     vocab: int = 32_000
+
+
+def sizes_of(shape: Shape) -> dict[str, int]:
+    """What a step reads of the weights, and of the cache for a token: bytes of bf16, and layers."""
+    weights = shape.layers * 12 * shape.hidden**2 + shape.vocab * shape.hidden
+    return {
+        "weight_bytes": 2 * weights, "layers": shape.layers, "cache_bytes_per_token": 4 * shape.layers * shape.hidden,
+    }  # fmt: skip
 
 
 def build_step(shape: Shape, batch: int) -> Callable[[], None]:
@@ -97,8 +105,9 @@ def serve(scenario: str, seconds: float, shape: Shape) -> tuple[int, int]:
     """Decode for some seconds; returns (steps, of them replayed)."""
     import torch
 
-    from replaywatch.probe import record_step
+    from replaywatch.probe import describe_model, record_step
 
+    describe_model(**sizes_of(shape))
     sizes = sorted({*LADDER, TOP_BATCH[scenario]})
     with torch.inference_mode():
         eager = {size: build_step(shape, size) for size in sizes}

@@ -43,6 +43,7 @@ class Stage:
         self._stack = ExitStack()
         self.url = ""
         self.metrics_url: str | None = None
+        self.socket: Path | None = None
 
     def __enter__(self) -> Stage:
         try:
@@ -74,7 +75,7 @@ class Stage:
             )
         )
         self._stack.callback(agent.stop)
-        self.metrics_url = agent.metrics_url
+        self.metrics_url, self.socket = agent.metrics_url, agent.socket_path
         player = Player(self._scenarios, agent.socket_path)
         player.start()
         self._stack.callback(player.stop)
