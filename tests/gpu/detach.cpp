@@ -12,6 +12,7 @@ int32_t (*subscribe)(void **, Callback, void *);
 int32_t (*unsubscribe)(void *);
 int32_t (*enable_domain)(uint32_t, void *, uint32_t);
 int32_t (*finalize)();
+int32_t (*flush)(uint32_t);
 void *subscriber;
 std::atomic<int> armed{0}, result{-1};
 
@@ -31,17 +32,26 @@ bool bind(void *library, const char *name, F &function) {
 
 }  // namespace
 
-// 0, or CUPTI's error. `soname` as the process has it.
-extern "C" int detach_arm(const char *soname, uint32_t domain) {
+// Takes the subscription. 0, or CUPTI's error. `soname` as the process has it.
+extern "C" int detach_subscribe(const char *soname) {
   void *library = dlopen(soname, RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return -1;
   if (!bind(library, "cuptiSubscribe", subscribe) || !bind(library, "cuptiUnsubscribe", unsubscribe) ||
-      !bind(library, "cuptiEnableDomain", enable_domain) || !bind(library, "cuptiFinalize", finalize))
+      !bind(library, "cuptiEnableDomain", enable_domain) || !bind(library, "cuptiFinalize", finalize) ||
+      !bind(library, "cuptiActivityFlushAll", flush))
     return -2;
+  return subscribe(&subscriber, on_call, nullptr);
+}
+
+// Detaches at the exit of the next call of these domains (a bit for each). 0, or CUPTI's error.
+extern "C" int detach_arm(uint32_t domains) {
   result = -1;
-  if (const int32_t r = subscribe(&subscriber, on_call, nullptr)) return r;
+  flush(0);
+  for (uint32_t domain = 1; domain <= 2; ++domain)
+    if (domains & (1u << domain))
+      if (const int32_t r = enable_domain(1, subscriber, domain)) return r;
   armed = 1;
-  return enable_domain(1, subscriber, domain);
+  return 0;
 }
 
 // -1 while it waits for a call, otherwise what cuptiFinalize returned.

@@ -29,8 +29,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / name) for name in ("agent", "detectors", "tests/corpus", "tests/gpu")]
 
-RUNTIME_API, DRIVER_API = 2, 1
-WAYS = ("none", "never", "teardown", "teardown after a stretch", "idle", "call", "call, driver", "busy", "busy, driver")
+RUNTIME_API, DRIVER_API = 1 << 2, 1 << 1
+WAYS = (
+    "none", "never", "teardown", "teardown after a stretch", "idle", "call", "call, driver", "call, held", "busy",
+    "busy, driver",
+)  # fmt: skip
 
 
 def build(folder: Path) -> Path:
@@ -46,16 +49,21 @@ class Detachment:
 
     def __init__(self, library: str, way: str) -> None:
         self._library, self._way = ctypes.CDLL(library), way
-        self._domain = DRIVER_API if "driver" in way else RUNTIME_API
+        self._domains = DRIVER_API if "driver" in way else RUNTIME_API | DRIVER_API if "held" in way else RUNTIME_API
         lines = Path("/proc/self/maps").read_text().splitlines()
         self._soname = next(x.split()[-1] for x in lines if "libcupti.so" in x).encode()
+
+    def hold(self) -> int:
+        """Take the subscription before the stretch, as torch.profiler does, where this way does so."""
+        return int(self._library.detach_subscribe(self._soname)) if "held" in self._way else 0
 
     def __call__(self, nudge: Callable[[], object] | None) -> dict[str, Any]:
         """Detach; `nudge` makes a CUDA call. Shape: code, waited_ms."""
         begin = time.perf_counter()
         if self._way == "idle":
             return {"code": self._library.detach_now(self._soname)}
-        code = self._library.detach_arm(self._soname, self._domain)
+        code = 0 if "held" in self._way else self._library.detach_subscribe(self._soname)
+        code = code or self._library.detach_arm(self._domains)
         if code:
             return {"arm": code}
         while self._library.detach_result() == -1 and time.perf_counter() - begin < 3:
@@ -159,7 +167,9 @@ def quiet(way: str, library: str, rounds: int) -> dict[str, Any]:
     answer: dict[str, Any] = {"way": way, "rounds": [{"before": subject.times()}]}
     if way not in ("none", "teardown"):
         tracer = open_tracer()
+        detach = Detachment(library, way)
         for _ in range(1 if way.startswith("teardown") else rounds):
+            held = detach.hold()
             traced: list[Any] = []
             thread = threading.Thread(target=lambda into=traced: into.append(tracer.run_window(100.0)))
             thread.start()
@@ -169,9 +179,10 @@ def quiet(way: str, library: str, rounds: int) -> dict[str, Any]:
             torch.cuda.synchronize()
             time.sleep(0.2)
             rests = way == "never" or way.startswith("teardown")
-            said = {} if rests else Detachment(library, way)(lambda: subject.loop.tokens.tolist())
+            said = {} if rests else detach(lambda: subject.loop.tokens.tolist())
             seen = (traced[0] or {}).get("traced") or {}
-            answer["rounds"].append({"kernels": seen.get("total_kernels"), "detach": said, **subject.times()})
+            about = {"held": held, "kernels": seen.get("total_kernels"), "detach": said}
+            answer["rounds"].append(about | subject.times())
     answer["profiles"] = profile_kernels([subject.old.replay, subject.loop.eager])
     answer["after_profiles"] = subject.times()
     return answer
@@ -199,10 +210,11 @@ def busy(way: str, library: str, seconds: float) -> dict[str, Any]:
 
     thread = threading.Thread(target=work)
     thread.start()
-    stretches, end_s = [], time.monotonic() + seconds
+    stretches, end_s, detach = [], time.monotonic() + seconds, Detachment(library, way)
     while time.monotonic() < end_s:
+        detach.hold()
         found = (tracer.run_window(50.0) or {}).get("traced") or {}
-        stretches.append({"kernels": found.get("total_kernels"), **Detachment(library, way)(None)})
+        stretches.append({"kernels": found.get("total_kernels"), **detach(None)})
         time.sleep(0.1)
     stop.set()
     thread.join()
