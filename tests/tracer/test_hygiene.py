@@ -84,3 +84,9 @@ def test_work_that_is_still_queued_is_not_forced_out(world: World) -> None:
     found = world.play(Script(script.work, queued_until=700_000))
     # Its buffer holds work that is not done, so nothing comes now, and nothing is invented.
     assert found is None or "traced" not in found
+
+
+def test_copies_without_a_single_kernel_are_a_blind_spot_and_no_work(world: World) -> None:
+    found = world.play(Script([Copy(2, 64, i * 1_000_000, i * 1_000_000 + 2000) for i in range(16)]))
+    assert found["blind"] == [["kernels", "CUPTI recorded 16 copies and memory sets and no kernel"]]
+    assert "traced" not in found

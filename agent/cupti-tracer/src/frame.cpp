@@ -68,7 +68,7 @@ std::string FrameBuilder::frame(const WindowReport &report, const DeviceReport *
   if (device != nullptr) {
     json.begin_object("dispatch").field("replays", device->replays).end_object();
     write_timing(json, device->timing);
-    if (!device->graph_level) write_traced(json, *device, report.dropped_elsewhere());
+    if (!device->graph_level && device->traced.total_kernels != 0) write_traced(json, *device, report.dropped_elsewhere());
   }
   if (cost != nullptr) write_cost(json, *cost, *traffic);
   write_blind(json, report);

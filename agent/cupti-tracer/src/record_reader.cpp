@@ -85,6 +85,7 @@ void RecordReader::read_one(const uint8_t *at, RecordStore &store) {
       return;
     }
     if (name.is_copy) record.flags |= kIsInputCopy;
+    ++counts_.kernels;
   } else if (kind == kMemcpy) {
     record = copy_of(at);
   } else if (kind == kMemset) {

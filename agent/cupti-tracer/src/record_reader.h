@@ -14,6 +14,7 @@ namespace replaywatch::tracer {
 // What reading met beside records.
 struct ReadCounts {
   uint64_t records = 0;
+  uint64_t kernels = 0;          // of the records
   uint64_t store_full = 0;       // read, but no room in the store
   uint64_t foreign_records = 0;  // kinds that were never enabled here: another CUPTI client is at work
   uint32_t foreign_kind = 0;     // the kind of the last of them

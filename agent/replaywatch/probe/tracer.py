@@ -180,7 +180,7 @@ def as_result(window: Mapping[str, Any]) -> dict[str, Any] | None:
     if devices:
         busiest = max(devices, key=lambda d: d.get("traced", {}).get("total_kernels", 0))
         result |= {"device": busiest["device"], "timing": busiest["timing"], "devices": devices}
-        if "traced" in busiest:
+        if busiest.get("traced", {}).get("total_kernels"):
             result["traced"] = busiest["traced"]
     return result
 
