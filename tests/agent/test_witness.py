@@ -41,6 +41,12 @@ EAGER_LINE = (
 )
 
 
+TABLE_ROW = (
+    "(APIServer pid=10) INFO 11-20 09:{minute:02}:{second:02} [cuda_graph.py:117] "
+    "| 48              | 48            | 0            | NONE         | 600   |\n"
+)
+
+
 class Engine:
     """An engine's /metrics whose counters the test moves."""
 
@@ -97,16 +103,38 @@ def test_an_engine_without_probe_is_shown_and_shipped(
 def test_steps_that_a_probe_counts_are_not_shown_twice_and_a_contradiction_is_said(
     start_agent: StartAgent, receiver: Receiver, engine: Engine
 ) -> None:
-    agent = start_agent(collector_url=receiver.url, engine_metrics_url=engine.url, witness_seconds=0.3)
-    wait_until(lambda: engine.scrapes >= 1)
-    probed = without_snapshots(0, engine="sglang", phase="decode")
+    agent = start_agent(collector_url=receiver.url, engine_metrics_url=engine.url, witness_seconds=0.1)
+    probed = replace(without_snapshots(0, engine="sglang", phase="decode"), dispatch=Dispatch(steps={"full": 100}))
     with Probe(agent.socket_path) as probe:
-        probe.send(frame("a", replace(probed, dispatch=Dispatch(steps={"full": 100}))))
+        probe.send(frame("a", probed))
         wait_until(lambda: shown(scrape(agent.metrics_url), "cudagraph_steps_total", mode="full") == 100)
-        engine.graph, engine.eager = 1010, 1090
-        wait_until(lambda: said(receiver))
-    assert said(receiver) == ["the engine counts 10% of decode steps as replayed, the probe 100%"]
+        for number in range(200):
+            scrapes = engine.scrapes
+            engine.graph, engine.eager = engine.graph + 10, engine.eager + 90
+            probe.send(frame(f"b{number}", probed))
+            wait_until(lambda before=scrapes: engine.scrapes > before)
+            if said(receiver):
+                break
+    assert set(said(receiver)) == {"the engine counts 10% of decode steps as replayed, the probe 100%"}
     assert shown(scrape(agent.metrics_url), "cudagraph_steps_total", mode="eager") is None
+
+
+def test_a_log_that_contradicts_the_probe_is_said(start_agent: StartAgent, receiver: Receiver, tmp_path: Path) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(FIRST_LINE)
+    agent = start_agent(collector_url=receiver.url, engine_log=path, witness_seconds=0.1)
+    probed = replace(without_snapshots(0, engine="vllm"), dispatch=Dispatch(steps={"full": 600}))
+    ok = ("replaywatch_agent_witness_reads_total", "log", "ok")
+    with Probe(agent.socket_path) as probe:
+        for number in range(200):
+            probe.send(frame(f"a{number}", probed))
+            with path.open("a") as log:
+                log.write(TABLE_ROW.format(minute=number // 3, second=number % 3 * 20))
+            read = agent.agent.ledger.value(*ok)
+            wait_until(lambda before=read: agent.agent.ledger.value(*ok) > before)
+            if said(receiver):
+                break
+    assert set(said(receiver)) == {"the engine counts 0% of all steps as replayed, the probe 100%"}
 
 
 def said(receiver: Receiver) -> list[str]:
@@ -240,10 +268,16 @@ def in_phase(window: Window, phase: Phase | None, engine: Literal["sglang", "tor
 
 
 def contradiction(told: Window, *probed: Window) -> str | None:
+    """What is said of a witness that tells the same for some time, while probes do."""
     contradictions = Contradictions()
-    contradictions.hear_probe(probed)
-    (found,) = contradictions.against([told])
+    for _ in range(8):
+        (found,) = contradictions.against("metrics", [told])
+        contradictions.hear_probe(probed)
     return found.detail if found is not None else None
+
+
+def of(window: Window, **workload: Any) -> Window:
+    return replace(window, workload=replace(window.workload, **workload))
 
 
 def test_agreeing_witnesses_say_nothing() -> None:
@@ -278,12 +312,81 @@ def test_a_witness_without_phases_is_set_against_all_of_them() -> None:
     assert contradiction(in_phase(witness(full=500), None), *seen) is not None
 
 
-def test_each_interval_is_compared_by_itself() -> None:
+def test_each_witness_is_compared_by_itself() -> None:
     contradictions = Contradictions()
-    contradictions.hear_probe([witness(eager=500)])
-    assert contradictions.against([witness(full=500)])[0] is not None
-    contradictions.hear_probe([witness(full=500)])
-    assert contradictions.against([witness(full=500)]) == [None]
+    for _ in range(8):
+        found = [contradictions.against(name, [witness(full=500)])[0] for name in ("metrics", "log")]
+        contradictions.hear_probe([witness(eager=500)])
+    assert found == [found[0]] * 2
+    assert "the probe 0%" in str(found[0])
+
+
+def test_the_first_word_of_a_witness_may_be_older_than_the_agent() -> None:
+    contradictions = Contradictions()
+    said = contradictions.against("log", [witness(full=500)])
+    for _ in range(8):
+        contradictions.hear_probe([witness(eager=500)])
+        said += contradictions.against("log", [witness()])
+    assert said == [None] * 9
+
+
+def test_a_change_of_load_at_the_edge_of_an_interval_contradicts_nobody() -> None:
+    contradictions = Contradictions()
+    told = [witness(full=300)] * 6 + [witness(eager=300)] * 6
+    seen = [witness(full=300)] * 6 + [witness(full=100, eager=200)] + [witness(eager=300)] * 5
+    found = []
+    for engine, probe in zip(told, seen, strict=True):
+        found += contradictions.against("log", [engine])
+        contradictions.hear_probe([probe])
+    assert found == [None] * 12
+
+
+def test_steps_that_the_probe_tells_later_are_not_missed() -> None:
+    contradictions = Contradictions()
+    elsewhere = of(witness(full=9), phase="prefill")
+    found = []
+    for at in range(12):
+        found += contradictions.against("metrics", [witness(full=500 if at == 6 else 0)])
+        contradictions.hear_probe([elsewhere, *([witness(full=500)] if at == 7 else [])])
+    assert found == [None] * 12
+
+
+def test_a_contradiction_is_said_once_at_the_last_window_of_its_workload() -> None:
+    contradictions = Contradictions()
+    windows = [witness(full=300), witness(full=300), of(witness(full=300), rank=1)]
+    for _ in range(8):
+        found = contradictions.against("log", windows)
+        contradictions.hear_probe([witness(eager=500)])
+    assert [one is not None for one in found] == [False, True, True]
+
+
+def test_drafts_are_not_what_an_engine_counts() -> None:
+    seen = [witness(full=300), of(witness(eager=900), component="draft")]
+    assert contradiction(witness(full=300), *seen) is None
+
+
+def test_another_model_contradicts_nobody() -> None:
+    seen = [of(witness(full=300), model_name="llama-1b"), of(witness(eager=900), model_name="llama-8b")]
+    assert contradiction(of(witness(full=300), model_name="acme/llama-1b"), *seen) is None
+    assert "the probe 0%" in str(contradiction(of(witness(full=300), model_name="acme/llama-8b"), *seen))
+
+
+def test_replicas_that_differ_contradict_none_of_them() -> None:
+    seen = [of(witness(full=300), rank=0), of(witness(full=75, eager=225), rank=1)]
+    told = [of(witness(full=300), rank=0), of(witness(full=75, eager=225), rank=1), witness(full=375, eager=225)]
+    assert [contradiction(one, *seen) for one in told] == [None] * 3
+    assert contradiction(of(witness(eager=300), rank=0), *seen) is not None
+
+
+def test_a_mixed_batch_is_what_sglang_counts_as_a_prefill() -> None:
+    told = in_phase(witness(eager=200), "prefill")
+    assert contradiction(told, in_phase(witness(full=500), None), in_phase(witness(eager=200), "mixed")) is None
+    assert contradiction(told, in_phase(witness(full=500), None), in_phase(witness(full=200), "mixed")) is not None
+
+
+def test_a_sample_of_the_steps_may_differ_by_chance() -> None:
+    assert contradiction(witness(full=36, eager=24), witness(full=500, eager=500)) is None
+    assert contradiction(witness(full=360, eager=240), witness(full=480, eager=520)) is not None
 
 
 def test_without_witnesses_no_thread_runs() -> None:

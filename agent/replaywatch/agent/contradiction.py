@@ -2,78 +2,135 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from replaywatch.agent.measures import MODES
-from replaywatch.contract.window import Observation, Window
+from replaywatch.contract.window import Observation, Phase, Window, Workload
 
 # A share of fewer steps, or a difference of fewer points, can be the edges of two unlike windows.
 LEAST_STEPS: Final = 50
 LEAST_DIFFERENCE: Final = 0.10
+# Some witnesses tell of a sample of the steps: so many standard deviations of its share are no difference.
+SAMPLE_DEVIATIONS: Final = 3.0
+# What a witness tells was done up to two of its intervals ago (a log sums up, then is read), and the probe's frames
+# with the same steps may come later. Two intervals on both sides also show what a change of load led from and to.
+INTERVALS: Final = 5
+HELD: Final = 2
 KIND: Final = "witness_contradicts"
 # The probe's engine adapters name every phase but decode, which is what such an engine does all day.
 DECODE_UNNAMED: Final = frozenset({"vllm", "sglang", "trtllm"})
-Group = tuple[str, str | None]
+# SGLang counts a batch that holds both as a prefill.
+MIXED_IS_PREFILL: Final = frozenset({"sglang"})
+# Steps by mode of each process and phase, heard between two words of a witness.
+Interval = dict[Workload, Counter[str]]
+
+
+@dataclass(slots=True)
+class Hearing:
+    """What one witness told, and what probes saw around it. Shape: oldest first, the last of `probed` still open."""
+
+    told: deque[Sequence[Window]] = field(default_factory=lambda: deque(maxlen=HELD))
+    probed: deque[Interval] = field(default_factory=lambda: deque([{}], maxlen=INTERVALS))
 
 
 class Contradictions:
-    """Adds up what probes saw until a witness speaks of the same time. Shape: groups are engine and phase."""
+    """Sets what witnesses tell against what probes saw, each witness by itself.
+
+    Neither cuts time as the other does, so a witness is contradicted only by a share that no process of its model had
+    in any interval around. The first word of a witness is never compared: it may be older than the agent.
+    """
 
     def __init__(self) -> None:
-        self._probed: dict[Group, Counter[str]] = {}
+        self._hearings: dict[str, Hearing] = {}
 
     def hear_probe(self, windows: Iterable[Window]) -> None:
-        """Add a probe's windows."""
+        """Add a probe's windows. Drafts and encoders are left out: no witness counts their steps."""
         for window in windows:
-            if window.dispatch.steps is not None:
-                known = {mode: n for mode, n in window.dispatch.steps.items() if mode in MODES}
-                self._probed.setdefault(_group(window), Counter()).update(known)
+            if window.dispatch.steps is None or window.workload.component is not None:
+                continue
+            known = {mode: n for mode, n in window.dispatch.steps.items() if mode in MODES}
+            who = replace(window.workload, phase=_phase(window.workload))
+            for hearing in self._hearings.values():
+                hearing.probed[-1].setdefault(who, Counter()).update(known)
 
-    def against(self, witnesses: Iterable[Window]) -> list[Observation | None]:
-        """For each window of a witness what contradicts it, and begin to count anew."""
-        probed, self._probed = self._probed, {}
-        return [_compare(window, probed) for window in witnesses]
-
-
-def _group(window: Window) -> Group:
-    engine, phase = window.workload.engine, window.workload.phase
-    return (engine, phase or ("decode" if engine in DECODE_UNNAMED else None))
-
-
-def _seen_in(witness: Window, probed: dict[Group, Counter[str]]) -> Counter[str]:
-    engine, phase = witness.workload.engine, witness.workload.phase
-    seen = Counter[str]()
-    for (of, during), steps in probed.items():
-        # A witness without phases counts all of them together.
-        if of == engine and phase in {during, None}:
-            seen.update(steps)
-    return seen
+    def against(self, witness: str, windows: Sequence[Window]) -> list[Observation | None]:
+        """What contradicts the witness's word before the last, at the last of these windows of the same workload."""
+        hearing = self._hearings.get(witness)
+        if hearing is None:
+            self._hearings[witness] = Hearing()
+            return [None] * len(windows)
+        found = _compare_all(hearing)
+        hearing.told.append(windows)
+        hearing.probed.append({})
+        last = {window.workload: at for at, window in enumerate(windows)}
+        return [found.get(w.workload) if last[w.workload] == at else None for at, w in enumerate(windows)]
 
 
-def _compare(witness: Window, probed: dict[Group, Counter[str]]) -> Observation | None:
-    told = Counter(witness.dispatch.steps or {})
-    # Silence of the probe says something only where a probe is in this engine at all.
-    if told.total() < LEAST_STEPS or not any(engine == witness.workload.engine for engine, _ in probed):
+def _phase(of: Workload) -> Phase | None:
+    if of.phase is None and of.engine in DECODE_UNNAMED:
+        return "decode"
+    return "prefill" if of.phase == "mixed" and of.engine in MIXED_IS_PREFILL else of.phase
+
+
+def _compare_all(hearing: Hearing) -> dict[Workload, Observation]:
+    if len(hearing.probed) < INTERVALS:
+        return {}
+    told: dict[Workload, Counter[str]] = {}
+    for window in hearing.told[0]:
+        if window.workload.component is None:
+            told.setdefault(window.workload, Counter()).update(window.dispatch.steps or {})
+    found = ((who, _compare(who, steps, hearing.probed)) for who, steps in told.items())
+    return {who: Observation(KIND, detail, 1, "agent") for who, detail in found if detail is not None}
+
+
+def _compare(witness: Workload, told: Counter[str], probed: Iterable[Interval]) -> str | None:
+    if told.total() < LEAST_STEPS:
         return None
-    seen = _seen_in(witness, probed)
-    phase = witness.workload.phase or "all"
-    if not seen.total():
-        if any(engine == witness.workload.engine and phase is None for engine, phase in probed):
-            return None  # the probe does not tell phases apart
-        return _observation(f"the engine counts {told.total()} {phase} steps, the probe none: it does not see them")
-    difference = abs(_graph_share(told) - _graph_share(seen))
-    if seen.total() < LEAST_STEPS or difference < LEAST_DIFFERENCE:
+    same = [{who: n for who, n in interval.items() if _is_of(who, witness)} for interval in probed]
+    phases = {who.phase for interval in same for who, steps in interval.items() if steps.total()}
+    # Silence of the probe says something only where a probe is in this engine at all, and tells phases apart.
+    if not phases or (witness.phase is not None and None in phases):
         return None
-    return _observation(
-        f"the engine counts {_graph_share(told):.0%} of {phase} steps as replayed, the probe {_graph_share(seen):.0%}"
-    )
+    named = witness.phase or "all"
+    if witness.phase is not None and witness.phase not in phases:
+        return f"the engine counts {told.total()} {named} steps, the probe none: it does not see them"
+    shares = [_graph_share(n) for i in same for n in _by_process(i, witness.phase) if n.total() >= LEAST_STEPS]
+    if not shares:
+        return None
+    share = _graph_share(told)
+    nearest = min(max(share, min(shares)), max(shares))
+    deviation = math.sqrt(nearest * (1 - nearest) / told.total())
+    if abs(share - nearest) < max(LEAST_DIFFERENCE, SAMPLE_DEVIATIONS * deviation):
+        return None
+    return f"the engine counts {share:.0%} of {named} steps as replayed, the probe {nearest:.0%}"
+
+
+def _is_of(probed: Workload, witness: Workload) -> bool:
+    """Whether a process runs the engine and model of a witness, as far as both name one.
+
+    Ranks are not compared: a probe numbers processes, a witness replicas.
+    """
+    names = {_bare(name) for name in (probed.model_name, witness.model_name) if name is not None}
+    return probed.engine == witness.engine and len(names) < 2
+
+
+def _bare(model_name: str) -> str:
+    """A model's name without folder or owner, at most as long as the probe tells it."""
+    return model_name.rstrip("/").rpartition("/")[2][:128]
+
+
+def _by_process(interval: Interval, phase: Phase | None) -> Iterable[Counter[str]]:
+    """Steps of each process in one phase; a witness without phases counts all of them together."""
+    seen: dict[Workload, Counter[str]] = {}
+    for who, steps in interval.items():
+        if phase in (who.phase, None):
+            seen.setdefault(replace(who, phase=None), Counter()).update(steps)
+    return seen.values()
 
 
 def _graph_share(steps: Counter[str]) -> float:
     return 1 - steps["eager"] / steps.total()
-
-
-def _observation(detail: str) -> Observation:
-    return Observation(KIND, detail, 1, "agent")

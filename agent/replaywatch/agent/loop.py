@@ -79,8 +79,7 @@ class Loop:
         while not self.from_witnesses.empty():
             recording = self.from_witnesses.get_nowait()
             parcel = self.enricher.complete_recording(recording)
-            if recording.kind == "metrics":
-                parcel = with_contradictions(parcel, self.contradictions)
+            parcel = with_contradictions(parcel, recording.kind, self.contradictions)
             if not len(self.processes):  # otherwise the same steps would be shown twice
                 self.board.add(parcel.windows, WITNESS, self.clock())
             if self.spool is not None:
@@ -93,9 +92,9 @@ class Loop:
         self.board.expire(self.checked_ns)
 
 
-def with_contradictions(parcel: Parcel, contradictions: Contradictions) -> Parcel:
-    """The same windows, those that probes contradict saying so."""
-    found = contradictions.against(parcel.windows)
+def with_contradictions(parcel: Parcel, witness: str, contradictions: Contradictions) -> Parcel:
+    """A witness's windows, those of workloads that probes contradict saying so."""
+    found = contradictions.against(witness, parcel.windows)
     windows = tuple(
         replace(window, observations=(*window.observations, one)) if one is not None else window
         for window, one in zip(parcel.windows, found, strict=True)
