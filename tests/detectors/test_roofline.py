@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from detectors.made import MS, eager_work, evidence, window
+from engines_gpu.frames import judgements
 from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import HistogramBuilder
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.verdict import Estimate
 from replaywatch.contract.window import Dispatch, Timing, Window, Workload
-from replaywatch.contract.wire import decode
+from replaywatch.contract.wire import Batch, decode
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.disabled import Disabled
 from replaywatch.detectors.evidence import Evidence, gather
-from replaywatch.detectors.judge import judge
+from replaywatch.detectors.judge import Judgement, judge
 from replaywatch.detectors.partial_coverage import PartialCoverage
 from replaywatch.detectors.roofline import bandwidth_of, estimate_by_roofline
 
 LIVE = Path(__file__).parents[1] / "data" / "live"
+DATA = Path(__file__).parents[2] / "docs" / "data"
+RUNS = {
+    "vllm-default-untraced": "default", "vllm-eager-untraced": "eager",
+    "vllm-ranks-untraced": "tensor_parallel", "vllm-ranks-eager-untraced": "tensor_parallel_eager",
+}  # fmt: skip
 # The 1.1B Llama shape of the recordings (tests/engines_gpu/scenarios.py): 16-bit weights, embeddings included.
 SMALL = EngineConfig(engine="vllm", weight_bytes=2_200_000_000, layers=22, cache_bytes_per_token=22_528)
 H200 = Fingerprint(gpu_model="NVIDIA H200")
@@ -50,11 +57,12 @@ def estimate(*args: object, **more: object) -> Estimate:
     return found
 
 
-# Batch, mode, milliseconds a step and as full graphs: one run each on three H200 hosts (M15, M15b, tests/data/live).
+# Batch, mode, milliseconds a step and as full graphs: one run each on four H200 hosts (M15, M15b, tests/data/live).
 MEASURED = (
     (8, "eager", 17.2, 2.65), (48, "eager", 18.4, 4.22), (8, "eager", 13.8, 2.32), (48, "eager", 14.3, 3.71),
     (1, "eager", 9.89, 1.54), (9, "eager", 9.51, 1.72), (48, "eager", 10.1, 2.15),
     (8, "piecewise", 6.24, 2.32), (48, "piecewise", 8.40, 3.71),
+    (8, "eager", 12.2, 1.80), (48, "eager", 13.2, 2.28),
     (1, "piecewise", 4.42, 1.54), (9, "piecewise", 5.14, 1.72), (48, "piecewise", 5.47, 2.15),
 )  # fmt: skip
 
@@ -116,6 +124,7 @@ def test_a_trace_of_too_few_steps_does_not_keep_it_waiting() -> None:
         {"device": None}, {"device": Fingerprint(gpu_model="NVIDIA Tomorrow 9")}, {"config": EngineConfig(layers=22)},
         {"config": EngineConfig(weight_bytes=1)}, {"count": 20}, {"batch": 400}, {"mode": "full"},
         {"workload": Workload(engine="vllm", phase="prefill")},
+        {"workload": Workload(engine="vllm", component="draft")},
         {"device": Fingerprint(gpu_model="NVIDIA H200 MIG 1g.18gb")},
         {"shared": DeviceState(processes=2)}, {"shared": DeviceState(mig_enabled=True)},
         {"config": replace(SMALL, settings={"pipeline_parallel_size": "2"})},
@@ -178,3 +187,48 @@ def test_a_recorded_piecewise_engine_is_told_without_a_trace() -> None:
     estimate = verdict.estimate  # type: ignore[union-attr]
     assert estimate is not None
     assert estimate.low <= 0.59 <= estimate.high  # 62.9 % at batch 8, 55.8 % at 48
+
+
+# File, batch, and what graphs bring back: the same engine's defaults against `enforce_eager`, one H200, and two.
+UNTRACED = (
+    ("vllm-eager-untraced", 0, 0.853), ("vllm-eager-untraced", 1, 0.827),
+    ("vllm-ranks-eager-untraced", 0, 0.877), ("vllm-ranks-eager-untraced", 1, 0.840),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "at", "truth"), UNTRACED)
+def test_an_engine_that_sends_no_kernels_is_priced_within_a_tenth(name: str, at: int, truth: float) -> None:
+    for told in judged_at(name, at):
+        (finding,) = [f for f in told.findings if f.detector == "disabled"]
+        assert (told.verdict, told.severity) == ("finding", "page")
+        assert finding.estimate is not None
+        assert finding.estimate.low <= truth <= finding.estimate.high
+        assert abs(finding.estimate.ratio / truth - 1) <= 0.1
+
+
+@pytest.mark.parametrize("name", ["vllm-default-untraced", "vllm-ranks-untraced"])
+def test_the_same_engine_with_its_graphs_is_healthy(name: str) -> None:
+    for at in (0, 1):
+        assert {told.verdict for told in judged_at(name, at)} == {"healthy"}
+
+
+def judged_at(name: str, at: int) -> list[Judgement]:
+    """Judgements of every rank at the end of a measured stretch (docs/data has their beginnings and ends)."""
+    truth = json.loads((DATA / "vllm-untraced-2026-11-30.json").read_text())
+    (run,) = [r for r in truth if r["name"] == RUNS[name]]
+    recording = Recording([decode(x) for x in gzip.decompress((LIVE / f"{name}.jsonl.gz").read_bytes()).splitlines()])
+    measured = run["measured"][at]
+    found = judgements(recording, measured["since_ns"], measured["until_ns"])
+    assert found
+    return list(found.values())
+
+
+class Recording:
+    """What `judgements` asks of a receiver."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.batches = batches
+
+    def windows(self, since_ns: int = 0, until_ns: int = 1 << 62) -> list[Window]:
+        """Windows that lie within a stretch of time."""
+        return [w for b in self.batches for w in b.windows if since_ns <= w.start_ns and w.end_ns <= until_ns]

@@ -9,9 +9,9 @@ import pytest
 
 from detectors.made import MS, SECOND, eager_work, evidence, replayed_work, window
 from replaywatch.contract.histogram import Histogram
-from replaywatch.contract.snapshot import EngineConfig
+from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.verdict import Finding
-from replaywatch.contract.window import Dispatch, GraphMemory, Observation, Timing, TracedWork, Workload
+from replaywatch.contract.window import Dispatch, GraphMemory, Observation, Phase, Timing, TracedWork, Workload
 from replaywatch.detectors.judge import Judgement, judge
 
 
@@ -95,6 +95,39 @@ def test_eager_by_configuration_without_a_trace_is_information_with_the_intent()
     assert judgement.severity == "info"
     assert "--enforce-eager" in found.causes[0].text
     assert {v.voter: v.ballot for v in found.votes}["intent"] == "against"
+
+
+def _eager_steps(*, phase: Phase | None = None, role: str | None = None, **fallbacks: int) -> Judgement:
+    """500 eager steps of a process that has graphs, and why they ran eager."""
+    made = window(
+        dispatch=Dispatch(steps={"eager": 500}, fallbacks=dict(fallbacks)), workload=Workload(pod="a", phase=phase)
+    )
+    return judge(evidence(made, config=EngineConfig(engine="vllm", graphs_enabled=True, role=role)))
+
+
+def test_mixed_batches_that_are_eager_by_design_are_no_fault() -> None:
+    assert "disabled" not in _detectors(_eager_steps(phase="mixed", prefill_by_design=500))
+    assert "disabled" not in _detectors(_eager_steps(phase="mixed", prefill_by_design=490, mode_none=10))
+    assert "disabled" in _detectors(_eager_steps(phase="mixed", prefill_by_design=100, forced_eager=400))
+    assert "disabled" in _detectors(_eager_steps(forced_eager=500))
+
+
+@pytest.mark.parametrize("role", ["prefill", "kv_producer"])
+def test_a_process_that_only_fills_caches_is_eager_by_design(role: str) -> None:
+    assert "disabled" not in _detectors(_eager_steps(phase="mixed", role=role, mode_none=500))
+    assert "disabled" not in _detectors(_eager_steps(role=role, mode_none=500))
+    assert "disabled" in _detectors(_eager_steps(role="decode", mode_none=500))
+
+
+def test_a_draft_model_that_runs_eager_is_told_without_the_targets_sizes() -> None:
+    drafts = window(
+        dispatch=Dispatch(steps={"eager": 800}, fallbacks={"mode_none": 800}, batch_sizes={8: 800}),
+        timing=Timing(step_by_mode={"eager": Histogram.of([MS] * 800)}),
+        workload=Workload(pod="a", component="draft"),
+    )
+    config = EngineConfig(engine="vllm", graphs_enabled=True, weight_bytes=16_000_000_000, layers=32)
+    made = replace(evidence(drafts, config=config), fingerprint=Fingerprint(gpu_model="NVIDIA H200"))
+    assert _finding(judge(made), "disabled").severity == "info"
 
 
 def test_a_downgrade_names_both_modes_and_the_reason() -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from replaywatch.contract.errors import ReplaywatchError
 from replaywatch.contract.window import Window
@@ -59,7 +59,16 @@ class Receiver:
         return [w for b in self.batches for w in b.windows if since_ns <= w.start_ns and w.end_ns <= until_ns]
 
 
-def judgements(receiver: Receiver, since_ns: int, until_ns: int) -> dict[str, Judgement]:
+class Heard(Protocol):
+    """Batches that were received, live or from a file."""
+
+    batches: list[Batch]
+
+    def windows(self, since_ns: int = 0, until_ns: int = 1 << 62) -> list[Window]:
+        """Windows that lie within a stretch of time."""
+
+
+def judgements(receiver: Heard, since_ns: int, until_ns: int) -> dict[str, Judgement]:
     """What the detectors say at the end of a stretch of time of each workload's decode steps; what was before it counts
     as the lifetime.
     """

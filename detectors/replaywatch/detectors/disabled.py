@@ -9,11 +9,14 @@ from replaywatch.contract.window import TracedWork
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.figures import eager_by_design
 from replaywatch.detectors.own_steps import estimate_by_own_steps
 from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, size_items
 from replaywatch.detectors.voting import peers_vote
 
 DENSE_LAUNCH_NS: Final = 50_000
+# Words of vLLM and SGLang for a process that only fills caches; SGLang switches its decode graphs off itself.
+PREFILL_ROLES: Final = ("prefill", "kv_producer")
 
 
 class Disabled:
@@ -30,6 +33,8 @@ class Disabled:
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
+        if evidence.config is not None and evidence.config.role in PREFILL_ROLES:
+            return Healthy(self.name, f"its role is {evidence.config.role}: prefill is eager by design", True)
         work = readings.traced(evidence)
         if work is None or not work.total_kernels:
             return self._without_trace(evidence)
@@ -83,9 +88,10 @@ class Disabled:
         """
         steps = readings.steps_by_mode(evidence)
         total, eager = sum(steps.values()), steps.get("eager", 0)
-        by_design = evidence.workload.phase == "prefill"
-        if total and (eager < 0.95 * total or by_design):
-            return Healthy(self.name, f"{total - eager} of {total} steps were replayed", True)
+        by_design = eager if evidence.workload.phase == "prefill" else eager_by_design(evidence.recent.dispatch)
+        if total and eager - by_design < 0.95 * max(total - by_design, 0.05 * total):
+            told = f", {by_design} are eager by design" if by_design else ""
+            return Healthy(self.name, f"{total - eager} of {total} steps were replayed{told}", True)
         off = evidence.config is not None and evidence.config.graphs_enabled is False
         if not total and not off:
             return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")

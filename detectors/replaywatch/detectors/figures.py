@@ -147,11 +147,17 @@ def mean_size(sizes: Mapping[int, int] | None) -> float | None:
     return sum(size * n for size, n in sizes.items()) / total if sizes and total else None
 
 
+def eager_by_design(dispatch: Dispatch) -> int:
+    """Steps that run eager and should: prefill where no graph is meant for it, and warm-up."""
+    eager = (dispatch.steps or {}).get("eager", 0)
+    fallbacks = dispatch.fallbacks or {}
+    return min(eager, sum(fallbacks.get(reason, 0) for reason in _BY_DESIGN))
+
+
 def _unreplayed(dispatch: Dispatch) -> float | None:
     """Share of steps that no graph held, steps that are eager by design left out."""
     steps: Mapping[str, int] = dispatch.steps or {}
-    fallbacks = dispatch.fallbacks or {}
     eager = steps.get("eager", 0)
-    by_design = min(eager, sum(fallbacks.get(reason, 0) for reason in _BY_DESIGN))
+    by_design = eager_by_design(dispatch)
     total = sum(steps.values()) - by_design
     return (eager - by_design) / total if total > 0 else None

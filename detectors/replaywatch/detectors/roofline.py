@@ -4,10 +4,11 @@ A decode step reads every weight once and the cache of its sequences, and a capt
 
     T_graph = f x (weights + sequences x context x cache of a token) / memory bandwidth + g x layers
 
-with a likely, a high and a low (f, g). The high one bounds what graphs can bring back from below, and severity rests on
-that. It needs the probe's counts and step times only, so it costs the service nothing.
+with a likely, a high and a low (f, context, g). The high one bounds what graphs can bring back from below, and severity
+rests on that. It needs the probe's counts and step times only, so it costs the service nothing.
 
-Measured beside it: vLLM on H200s, 1.1B parameters, batches 1 to 48, eager and PIECEWISE; transformers' generate.
+Measured beside it: vLLM on H200s, 1.1B parameters, batches 1 to 48, eager and PIECEWISE, one and two devices;
+transformers' generate; a decoder of our own. docs/engines.md has how far off it was.
 
 Not guessed: devices that are cut up (MIG), shared with another process or unknown, pipelines, whose stages wait for one
 another, and batches so large that arithmetic, not memory, takes the time.
@@ -29,11 +30,10 @@ METHOD: Final = "least time to read weights and cache"
 MIN_STEPS: Final = 50
 # Above it arithmetic takes more than reading on every device of the table, for 16-bit weights.
 MOST_SEQUENCES: Final = 128
-CONTEXT_TOKENS: Final = 4096
-# Two collectives a layer, of small messages.
-TENSOR_LAYER_NS: Final = 50_000.0
 # Steps that are eager on purpose say nothing of graphs.
 _PHASES: Final = (None, "decode")
+# The sizes that are told are those of the main model.
+_COMPONENTS: Final = (None, "target")
 
 # Bytes per second of the device's memory, by a part of its name; the first that fits. Source: NVIDIA's data sheets.
 _BANDWIDTHS: Final = (
@@ -48,16 +48,23 @@ _BANDWIDTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a captured step goes: times the least time to read, and nanoseconds beside that for each layer."""
+    """How a captured step goes.
+
+    `reading` is times the least time to read, `layer_ns` nanoseconds beside that for each layer, `between_ns` the same
+    where ranks share each layer (two collectives of small messages), `context` tokens of context a sequence.
+    """
 
     reading: float
     layer_ns: float
+    between_ns: float
+    context: int
 
 
-# A layer took 50 to 105 us beside reading in full graphs of vLLM on H200s, 170 in transformers' compiled step.
-LIKELY: Final = Pace(1.2, 100_000.0)
-SLOW: Final = Pace(1.5, 200_000.0)
-FAST: Final = Pace(1.0, 40_000.0)
+# A layer took 50 to 105 us beside reading in full graphs of vLLM on H200s, 76 to 96 on two of them, 170 in
+# transformers' compiled step.
+LIKELY: Final = Pace(1.2, 70_000.0, 20_000.0, 1024)
+SLOW: Final = Pace(1.5, 200_000.0, 50_000.0, 4096)
+FAST: Final = Pace(1.0, 40_000.0, 10_000.0, 0)
 
 
 def bandwidth_of(gpu_model: str | None) -> float | None:
@@ -82,25 +89,27 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     config, workload = evidence.config, evidence.workload
     if config is None or not config.weight_bytes or not config.layers or workload.phase not in _PHASES:
         return None
+    if workload.component not in _COMPONENTS:
+        return None
     if _is_cut_or_shared(evidence) or config.settings.get("pipeline_parallel_size", "1") != "1":
         return None
     rate = bandwidth_of(evidence.fingerprint.gpu_model if evidence.fingerprint is not None else None)
     step_ns, sequences = _unreplayed_step_ns(evidence), mean_size(evidence.recent.dispatch.batch_sizes)
     if rate is None or step_ns is None or sequences is None or sequences > MOST_SEQUENCES:
         return None
-    layers = config.layers
-    between_ns = TENSOR_LAYER_NS if (config.tensor_parallel_size or 1) > 1 else 0.0
-    read_bytes = config.weight_bytes + sequences * CONTEXT_TOKENS * (config.cache_bytes_per_token or 0)
-    least_ns = read_bytes / rate * 1e9
+    weights, token, layers = config.weight_bytes, config.cache_bytes_per_token or 0, config.layers
+    is_shared = (config.tensor_parallel_size or 1) > 1
 
-    def ratio(pace: Pace, reading_ns: float) -> float:
-        return min(1.0, max(0.0, 1.0 - (pace.reading * reading_ns + (pace.layer_ns + between_ns) * layers) / step_ns))
+    def ratio(pace: Pace) -> float:
+        reading_ns = (weights + sequences * pace.context * token) / rate * 1e9
+        graph_ns = pace.reading * reading_ns + (pace.layer_ns + is_shared * pace.between_ns) * layers
+        return min(1.0, max(0.0, 1.0 - graph_ns / step_ns))
 
-    share = ratio(LIKELY, least_ns)
+    share = ratio(LIKELY)
     return Estimate(
         ratio=share,
-        low=ratio(SLOW, least_ns),
-        high=ratio(FAST, config.weight_bytes / rate * 1e9),
+        low=ratio(SLOW),
+        high=ratio(FAST),
         step_us=step_ns / 1000,
         graph_step_us=step_ns * (1 - share) / 1000,
         method=METHOD,
