@@ -32,6 +32,9 @@ times fewer replays and traces more rarely before it passes that. It is built so
   have it; see [what kernel tracing leaves behind](#what-kernel-tracing-leaves-behind). Switch it on for one replica, as
   long as you need it, and start that replica again afterwards.
 
+What happens more rarely than a block of the benchmark lasts is made to happen in every block, and scaled: the last column
+of the first table. Where eager steps swing with the host, the median pair says more than the mean.
+
 """
 NONE: Final = """\
 ## Measured
@@ -46,9 +49,46 @@ replay; a pair of CUDA events adds 11 to 12 us to the replay that it times; a de
 def page(data: Path) -> str:
     """The whole page, with or without measurements."""
     file = data / "bench_probe.json"
-    attached = data / "attached_cost.json"
+    attached, detached = data / "attached_cost.json", data / "detach-2026-11-30.json"
     text = INTRODUCTION + (measured(json.loads(file.read_text())) if file.is_file() else NONE)
-    return text + (left_behind(json.loads(attached.read_text())) if attached.is_file() else "")
+    text += left_behind(json.loads(attached.read_text())) if attached.is_file() else ""
+    return text + (no_way_back(json.loads(detached.read_text())) if detached.is_file() else "")
+
+
+def no_way_back(results: dict[str, Any]) -> str:
+    """What became of processes that detached CUPTI. Shape: calls of tests/gpu/detach.py, written with --json."""
+    parts = [
+        "\n### No way back\n",
+        "`cuptiFinalize` would detach CUPTI. On this machine it takes the process with it: what runs after it fails with an",
+        "unspecified launch failure, wherever it is called from, with graphs captured before. torch.profiler's own teardown",
+        "(`TEARDOWN_CUPTI=1`) leaves replays right and as slow as before, and the profile after it without kernels, with",
+        "windows of ours and without: `python tests/gpu/detach.py`.\n",
+        "| detached by | a replayed step, before | and after | the same read on the device | profiles, kernels | |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = {row["way"]: row for call in results["calls"] for row in call["ways"]}
+    parts += [_way(row) for row in rows.values() if row["way"] != "none"]
+    return "\n".join(parts) + "\n"
+
+
+WAYS: Final = {
+    "never": "nobody", "idle": "`cuptiFinalize`, device idle", "call": "at the exit of a runtime call",
+    "call, driver": "at the exit of a driver call", "call, held": "at the exit of a CUDA call, subscribed before the stretch",
+    "busy": "at the exit of a runtime call, under load", "busy, driver": "at the exit of a driver call, under load",
+    "teardown": "torch.profiler, no window of ours before", "teardown after a stretch": "torch.profiler, after a window",
+}  # fmt: skip
+
+
+def _way(row: dict[str, Any]) -> str:
+    name = WAYS[row["way"]]
+    if row.get("exit"):
+        return f"| {name} | | | | | what runs next fails: {row['error']} |"
+    before = row["rounds"][0]["before"]
+    after = row.get("after_profiles") or row["rounds"][-1]
+    profiles = " and ".join(f"{n:,}" for n in row["profiles"])
+    step = f"{before['old_step_ms']:.3f} ms | {after['old_step_ms']:.3f} ms"
+    device = f"{before['old_device_us']:.0f} to {after['old_device_us']:.0f} us"
+    return f"| {name} | {step} | {device} | {profiles} | results right |"
 
 
 def left_behind(results: dict[str, Any]) -> str:
@@ -59,9 +99,10 @@ def left_behind(results: dict[str, Any]) -> str:
         "is traced ({gpu}, driver {driver}, CUDA {cuda}): `python tests/bench/bench_attached.py`.".format(
             **results["machine"]
         ),
-        "With CUPTI attached every node of a replay takes longer on the device. On another day torch.profiler left the",
-        "same behind: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8 to 16.3 ms",
-        "(`none_after_profiler_us` in `tests/data/corpus/profiler_cost.json`).\n",
+        "With CUPTI attached a launch takes longer before its first node begins: replays that queue behind one another",
+        "stay as long as they were, and a step that waits for its replay becomes longer (below). On another day",
+        "torch.profiler left the same behind: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8 to",
+        "16.3 ms (`none_after_profiler_us` in `tests/data/corpus/profiler_cost.json`).\n",
     ]
     names = list(results["recordings"][0]["figures"])
     parts += ["| process | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
