@@ -82,6 +82,16 @@ def test_most_estimates_are_within_a_tenth_of_the_measured_share_where_every_ste
     assert errors[len(errors) // 2] <= 0.10
 
 
+def test_no_context_is_assumed_that_the_engine_does_not_allow() -> None:
+    short = replace(SMALL, settings={"max_model_len": "512"})
+    assert estimate(14.0, 48, config=short).low > estimate(14.0, 48).low + 0.05
+    assert estimate(14.0, 48, config=replace(SMALL, settings={"max_model_len": "auto"})).low == estimate(14.0, 48).low
+
+
+def test_a_loop_of_unknown_make_is_given_more_time_a_layer_than_a_serving_engine() -> None:
+    assert estimate(8.0, config=replace(SMALL, engine="torch")).low < estimate(8.0).low - 0.05
+
+
 def test_a_large_model_that_reads_all_the_time_is_no_fault() -> None:
     large = replace(SMALL, weight_bytes=35_000_000_000, layers=80, cache_bytes_per_token=80_000)
     verdict = Disabled().judge(steps(30.0, 8, config=large, device=Fingerprint(gpu_model="NVIDIA H100 80GB HBM3")))
@@ -105,7 +115,7 @@ def test_a_large_models_traced_kernels_narrow_what_reading_leaves_open() -> None
     alone, both = estimate_by_roofline(made), estimate_recoverable(replace(made, recent=seen))
     assert alone is not None
     assert both is not None
-    assert alone.severity == "none"
+    assert alone.severity in ("none", "info")
     assert both.severity in ("warn", "page")
 
 
