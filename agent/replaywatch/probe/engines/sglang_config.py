@@ -1,15 +1,20 @@
 """SGLang's configuration as fields of the contract's EngineConfig.
 
 Source: `server_args.py` and `model_executor/cuda_graph_config.py`, read in 0.5.9, 0.5.11, 0.5.16 and 0.5.23. SGLang
-fills its arguments in while it resolves them, so what was asked is read from the command line.
+fills its arguments in while it resolves them, so what was asked is read from the command line and the configuration
+file; from 0.5.16 on it also keeps which settings did not come from its defaults.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-_OFF_FLAGS = ("--disable-cuda-graph", "--cuda-graph-backend-decode=disabled")
+from replaywatch.probe.engines.command_line import FILE, Ask, as_object, asked_of_command, first, switch
+
+DISABLED = "DISABLED"
+_EXPLICIT = "_cuda_graph_config_locked"  # pairs of phase and setting that did not come from defaults
 _SETTINGS = (
     "attention_backend", "decode_attention_backend", "speculative_algorithm", "enable_dp_attention",
     "enable_torch_compile", "enable_two_batch_overlap", "disable_overlap_schedule", "enable_piecewise_cuda_graph",
@@ -38,10 +43,12 @@ def config_fields(runner: Any) -> dict[str, Any]:
     off = is_off(graphs)
     sizes = None if off else getattr(graphs, "capture_bs", None)
     draft_tokens = _number(given, "speculative_num_draft_tokens")
+    resolved = DISABLED if off else _backend(graphs)
     fields = {
         "engine": "sglang",
-        "requested_mode": requested_mode(),
-        "resolved_mode": "DISABLED" if off else _backend(graphs),
+        "requested_mode": requested_mode(given),
+        "resolved_mode": resolved,
+        "mode_reason": parted(given, resolved),
         "graphs_enabled": not off,
         "enforced_by": enforced_by(given) if off else None,
         "capture_sizes": sorted({int(s) for s in sizes}) if sizes else None,
@@ -68,24 +75,66 @@ def workload_fields(runner: Any) -> dict[str, Any]:
     }
 
 
-def requested_mode() -> str | None:
-    """What the command line asks of decode graphs; None where it is silent."""
-    if any(flag in sys.argv for flag in _OFF_FLAGS):
-        return "DISABLED"
-    for at, word in enumerate(sys.argv):
-        flag, _, value = word.partition("=")
-        if flag == "--cuda-graph-backend-decode":
-            return (value or (sys.argv[at + 1] if at + 1 < len(sys.argv) else "")).upper() or None
-    return None
+def requested_mode(given: Any) -> str | None:
+    """What was asked of decode graphs; None where nothing was. Shape: `given` server arguments."""
+    ask = decode_ask()
+    if ask is not None:
+        return ask.mode
+    return DISABLED if _switched_by_caller(given) else None
 
 
 def enforced_by(given: Any) -> str | None:
-    """Who switched graphs off."""
-    for flag in _OFF_FLAGS:
-        if flag in sys.argv:
-            return f"the flag {flag}"
-    if getattr(given, "disable_cuda_graph", False):
-        return "disable_cuda_graph, set by a configuration file, the calling code or SGLang itself"
+    """Who switched decode graphs off; None where nobody asked for it."""
+    ask = decode_ask()
+    if ask is not None and ask.mode == DISABLED:
+        return f"{ask.option} in the configuration file" if ask.where == FILE else f"the flag {ask.option}"
+    if _switched_by_caller(given):
+        return "the server arguments, set by the calling code (not on the command line)"
+    if not hasattr(given, _EXPLICIT) and getattr(given, "disable_cuda_graph", False):
+        return "disable_cuda_graph, set by the calling code or SGLang itself"
+    return None
+
+
+def parted(given: Any, resolved: str) -> str | None:
+    """A sentence where graphs are off and nobody is known to have asked for it."""
+    if resolved != DISABLED or enforced_by(given) is not None:
+        return None
+    ask = decode_ask()
+    said = f"{ask.where} says {ask.option}" if ask else "nothing asked for eager"
+    return f"{said}, SGLang itself turned decode graphs off"
+
+
+def decode_ask() -> Ask | None:
+    """What the command line asks of decode graphs, else the configuration file."""
+    return first(_ask_of_options(found, where) for where, found in asked_of_command(sys.argv[1:]))
+
+
+def _switched_by_caller(given: Any) -> bool:
+    """Whether the calling code switched decode graphs off, where SGLang keeps what did not come from its defaults."""
+    explicit = getattr(given, _EXPLICIT, None)
+    if explicit is None:
+        return False
+    if getattr(given, "disable_cuda_graph", False) or getattr(given, "disable_decode_cuda_graph", False):
+        return True
+    config = getattr(given, "cuda_graph_config", None)
+    decode = config.get("decode") if isinstance(config, dict) else getattr(config, "decode", None)
+    backend = decode.get("backend") if isinstance(decode, dict) else getattr(decode, "backend", None)
+    backend = getattr(given, "cuda_graph_backend_decode", None) or backend
+    return backend == "disabled" and ("decode", "backend") in explicit
+
+
+def _ask_of_options(found: Mapping[str, str], where: str) -> Ask | None:
+    """The most exact option wins, as in SGLang: JSON, the phase's backend, the phase's switch, the switch of all."""
+    decode = as_object(found.get("cuda-graph-config", "")).get("decode")
+    backend = decode.get("backend") if isinstance(decode, dict) else None
+    if backend:
+        return Ask(str(backend).upper(), "--cuda-graph-config", where)
+    backend = found.get("cuda-graph-backend-decode")
+    if backend:
+        return Ask(backend.upper(), f"--cuda-graph-backend-decode={backend}", where)
+    for name in ("disable-decode-cuda-graph", "disable-cuda-graph"):
+        if switch(found, name):
+            return Ask(DISABLED, f"--{name}", where)
     return None
 
 

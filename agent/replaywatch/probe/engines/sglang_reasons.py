@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from replaywatch.probe.engines.sglang_config import decode_runner, is_off, prefill_runner
+from replaywatch.probe.engines.sglang_config import decode_runner, enforced_by, is_off, prefill_runner
 
 _PHASES = {
     "DECODE": "decode",
@@ -71,7 +71,7 @@ def why_eager(runner: Any, forward_batch: Any, seen: Batch) -> tuple[str, int]:
         return "prefill_by_design", seen.batch
     graphs = decode_runner(runner)
     if is_off(graphs):
-        asked = getattr(getattr(runner, "server_args", None), "disable_cuda_graph", False)
+        asked = enforced_by(getattr(runner, "server_args", None))
         return ("forced_eager" if asked else "mode_none"), seen.batch
     return why_runner_refuses(graphs, forward_batch, seen.batch)
 

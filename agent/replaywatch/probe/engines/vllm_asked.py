@@ -13,12 +13,18 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from replaywatch.probe.engines.vllm_config import mode_name, reach
+from replaywatch.probe.engines.vllm_config import resolved_mode
+from replaywatch.probe.engines.vllm_intent import intent_of
 
 VARIABLE = "REPLAYWATCH_PROBE_VLLM_ASKED"
 MAX_ENGINES = 16
 MAX_HEARD = 4
-_TELLING = ("cudagraph", "cuda graph", "enforce eager")
+COMPILE_SWITCH = "TORCH_COMPILE_DISABLE"  # vLLM reads it itself, and gives up what needs compilation
+_TELLING = ("cudagraph", "cuda graph", "enforce eager", "torch_compile_disable")
+_CHANGES = (
+    "setting cudagraph_mode", "overriding", "disabling", "disabled", "setting it to", "fallback to", "falling back to",
+    "running the draft eagerly",
+)  # fmt: skip
 
 
 class Heard(logging.Handler):
@@ -48,24 +54,22 @@ class Heard(logging.Handler):
 
 def tells_a_change(lower: str) -> bool:
     """Whether a message about graphs says that a mode was changed or switched off."""
-    return any(w in lower for w in ("setting cudagraph_mode", "overriding", "disabling", "disabled", "setting it to"))
+    return any(words in lower for words in _CHANGES)
 
 
 def asked_of(arguments: Any) -> dict[str, Any]:
-    """What `EngineArgs` ask for: mode, whether eager is forced, sizes. Nothing where the defaults were left."""
-    compilation = getattr(arguments, "compilation_config", None)
-    mode = compilation.get("cudagraph_mode") if isinstance(compilation, dict) else reach(compilation, "cudagraph_mode")
-    eager = bool(getattr(arguments, "enforce_eager", False))
-    asked: dict[str, Any] = {"mode": "NONE" if eager else mode_name(mode)}
-    if eager:
-        asked["flag"] = _on_command_line("--enforce-eager")
-    return {key: value for key, value in asked.items() if value}
+    """What was asked up to `EngineArgs`, as `intent_of` says it."""
+    asked: dict[str, Any] = dict(intent_of(arguments))
+    if asked.get("by") == "the flag --enforce-eager":
+        asked["flag"] = True
+    return asked
 
 
 def remember(vllm_config: Any, asked: Mapping[str, Any], heard: list[str]) -> None:
     """Keep what was asked for an engine, for this process and those that it starts."""
     kept = _read()
-    kept[_key(vllm_config)] = {**asked, "heard": heard}
+    parted = asked.get("parted") or _parted_inside(vllm_config, asked)
+    kept[_key(vllm_config)] = {**asked, "heard": [*([parted] if parted else ()), *heard]}
     while len(kept) > MAX_ENGINES:
         del kept[next(iter(kept))]
     os.environ[VARIABLE] = json.dumps(kept, separators=(",", ":"))
@@ -80,6 +84,16 @@ def recall(vllm_config: Any) -> dict[str, Any]:
     return dict(found) if isinstance(found, dict) else {}
 
 
+def _parted_inside(vllm_config: Any, asked: Mapping[str, Any]) -> str | None:
+    """Where nothing that was asked turns graphs off, but vLLM did: a sentence that says so."""
+    mode = asked.get("mode")
+    if mode == "NONE" or resolved_mode(vllm_config) != "NONE":
+        return None
+    said = f"{mode} was asked for" if mode else "nothing asked for eager"
+    switched = os.environ.get(COMPILE_SWITCH) == "1"
+    return f"{said}, {f'{COMPILE_SWITCH}=1' if switched else 'vLLM itself'} turned graphs off"
+
+
 def _key(vllm_config: Any) -> str:
     return str(getattr(vllm_config, "instance_id", None) or "")[:64]
 
@@ -90,9 +104,3 @@ def _read() -> dict[str, Any]:
     except ValueError:
         return {}
     return kept if isinstance(kept, dict) else {}
-
-
-def _on_command_line(flag: str) -> bool:
-    import sys
-
-    return flag in sys.argv

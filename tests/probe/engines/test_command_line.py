@@ -1,0 +1,31 @@
+"""Options as engines read them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replaywatch.probe.engines.command_line import as_object, options, switch
+
+words = st.lists(st.one_of(st.text(max_size=12), st.sampled_from(["--a", "-O0", "--a=1", "-", "--", "--=x", "", "{}", "-1"])))
+
+
+@given(words)
+def test_any_words_are_options_or_nothing(line):
+    found = options(line)
+    assert "" not in found
+    assert switch(found, "a") in (True, False, None)
+    assert all(isinstance(as_object(value), dict) for value in found.values())
+
+
+def test_names_have_dashes_and_keep_what_follows_a_dot():
+    line = ["serve", "--max_num_seqs", "-1", "--cc.cudagraph_mode=FULL", "--json", '{"a_b": 1}', "-O0", "--eager"]
+    assert options(line) == {
+        "max-num-seqs": "-1", "cc.cudagraph_mode": "FULL", "json": '{"a_b": 1}', "O0": "", "eager": "",
+    }  # fmt: skip
+
+
+def test_last_mention_of_a_flag_decides():
+    assert switch(options(["--eager", "--no-eager"]), "eager") is False
+    assert switch(options(["--no-eager", "--eager", "model"]), "eager") is True
+    assert switch(options(["--eager=false"]), "eager") is False
+    assert switch(options(["--no-eager=0"]), "eager") is True
+    assert switch({}, "eager") is None
