@@ -1,8 +1,11 @@
 """The points that adapters hook, in the engines' real sources; and vLLM's real dispatchers behind the real hooks."""
 
+import ast
 import enum
+import inspect
 from types import SimpleNamespace
 
+import numpy
 import pytest
 
 from probe.engines.batches import decode, scheduled
@@ -34,16 +37,41 @@ def test_vllm_has_the_points_that_are_hooked(root):
 
 
 @pytest.mark.parametrize("root", versions("vllm"))
-def test_vllm_from_0_19_has_the_second_runners_points(root):
-    if number(root) < (0, 19):
-        pytest.skip("its second runner was an experiment, and dispatches otherwise")
-    names = function(root / "vllm/v1/worker/gpu/dp_utils.py", "dispatch_cg_and_sync_dp")
+def test_vllm_from_0_20_has_the_second_runners_points(root):
+    ranks = root / "vllm/v1/worker/gpu/dp_utils.py"
+    names = function(ranks, "dispatch_cg_and_sync_dp")
+    if number(root) < (0, 20):
+        assert names is None, "its second runner dispatches otherwise"
+        return
     assert names[:6] == ["cudagraph_manager", "num_reqs", "num_tokens", "uniform_token_count", "dp_size", "dp_rank"]
     assert {"need_eager", "num_active_loras"} <= set(names) or number(root) < (0, 25)
+    assert function(ranks, "sync_cudagraph_and_dp_padding")[:2] == ["cudagraph_manager", "desired_batch_desc"]
     assert "dummy_run" in function(root / V2, "GPUModelRunner.execute_model")
     assert function(root / V2, "GPUModelRunner._dummy_run") is not None
-    resolve = function(root / "vllm/config/compilation.py", "CompilationConfig.resolve_cudagraph_mode_and_sizes")
-    assert "min_cg_support" in resolve
+    assert set(function(root / V2, "GPUModelRunner.capture_model")) <= {"self", "profile_only"}
+
+
+@pytest.mark.parametrize("root", versions("vllm"))
+def test_vllm_resolves_its_mode_where_it_is_heard(root):
+    version = number(root)
+    begin, check = (
+        function(root / V1, f"GPUModelRunner.{name}")
+        for name in ("initialize_cudagraph_capture", "_check_and_update_cudagraph_mode")
+    )
+    assert (begin is not None) is ((0, 10, 1) <= version < (0, 11, 1))
+    assert (check is not None) is (version >= (0, 11, 1))
+    config = root / "vllm/config/compilation.py"
+    resolve = function(config, "CompilationConfig.resolve_cudagraph_mode_and_sizes")
+    assert (resolve is not None) is (version >= (0, 20))
+    assert resolve is None or "min_cg_support" in resolve
+
+
+@pytest.mark.parametrize("root", versions("vllm"))
+def test_vllm_asks_its_dispatcher_for_the_step_or_in_the_part_that_is_left_aside(root):
+    runner = next(n for n in ast.parse((root / V1).read_text()).body if getattr(n, "name", "") == "GPUModelRunner")
+    askers = {f.name for f in runner.body if "cudagraph_dispatcher.dispatch(" in ast.unparse(f)}
+    step = {"execute_model", "_dummy_run", "_determine_batch_execution_and_padding"}
+    assert askers <= step | {"_prepare_kv_sharing_fast_prefill"}
 
 
 @pytest.mark.parametrize("root", versions("sglang"))
@@ -70,6 +98,7 @@ class SchedulerConfig:
 
 def vllm_config(mode, sizes, lora=None, drafts=0, ranks=1):
     return SimpleNamespace(
+        pad_for_cudagraph=lambda tokens: min(size for size in sizes if size >= tokens),
         compilation_config=SimpleNamespace(
             cudagraph_mode=mode, cudagraph_capture_sizes=list(sizes), max_cudagraph_capture_size=max(sizes),
             compile_sizes=None, cudagraph_specialize_lora=True, is_attention_compiled_piecewise=lambda: True,
@@ -89,12 +118,15 @@ def speculation(drafts):
 
 
 class RealDispatcher:
-    """A runner's step around vLLM's own dispatcher, as its `execute_model` asks it."""
+    """A runner's step around vLLM's own dispatcher, as its `execute_model` asks it.
 
-    def __init__(self, module, config):
+    `agreed` is what the ranks settle on, with which it asks again.
+    """
+
+    def __init__(self, module, config, agreed=None):
         self.vllm_config, self.speculative_config = config, config.speculative_config
         self.cudagraph_dispatcher = module.CudagraphDispatcher(config)
-        self.descriptor = module.BatchDescriptor
+        self.descriptor, self.agreed = module.BatchDescriptor, agreed
         self.query = 1 + config.num_speculative_tokens
         self.cudagraph_dispatcher.initialize_cudagraph_keys(config.compilation_config.cudagraph_mode, self.query)
 
@@ -106,7 +138,12 @@ class RealDispatcher:
         if "uniform_decode" in getattr(self.descriptor, "_fields", ()):
             padded = min((s for s in sizes if s >= tokens), default=tokens)
             return dispatch(self.descriptor(num_tokens=padded, uniform_decode=uniform))
-        return dispatch(num_tokens=tokens, uniform_decode=uniform, has_lora=False)
+        answer = dispatch(num_tokens=tokens, uniform_decode=uniform, has_lora=False)
+        if self.agreed is None:
+            return answer
+        exclusive = "valid_modes" in inspect.signature(dispatch).parameters  # from 0.18 on
+        limit = {"valid_modes": {self.agreed}} if exclusive else {"disable_full": self.agreed.name != "FULL"}
+        return dispatch(num_tokens=answer[1].num_tokens, uniform_decode=uniform, has_lora=False, **limit)
 
 
 @pytest.fixture
@@ -123,6 +160,7 @@ def real(parts, request):
         import vllm.forward_context as context
 
         config.CUDAGraphMode = modes
+        config.CompilationLevel = SimpleNamespace(PIECEWISE=3)
         described = (root / "vllm/forward_context.py").read_text()
         from dataclasses import dataclass
         from typing import NamedTuple
@@ -167,6 +205,17 @@ def test_real_dispatcher_in_piecewise_and_decode_only(parts, real):
 
 
 @pytest.mark.parametrize("real", versions("vllm"), indirect=True)
+def test_real_dispatcher_among_ranks_that_run_piecewise(parts, real):
+    if real.version < (0, 14):
+        pytest.skip("its ranks do not agree on a mode")
+    config = vllm_config(real.modes.FULL_AND_PIECEWISE, (1, 2, 4, 8), ranks=2)
+    runner = RealDispatcher(real.module, config, agreed=real.modes.PIECEWISE)
+    runner.execute_model(decode(3))
+    taken = parts.taken()[DECODE]
+    assert (taken["steps"], taken["fallbacks"]) == ({"piecewise": 1}, {"ranks_disagree": 1})
+
+
+@pytest.mark.parametrize("real", versions("vllm"), indirect=True)
 def test_real_dispatcher_without_keys_is_warm_up_and_not_counted(parts, real):
     runner = RealDispatcher(real.module, vllm_config(real.modes.FULL_AND_PIECEWISE, (1, 2)))
     runner.cudagraph_dispatcher.keys_initialized = False
@@ -186,35 +235,64 @@ class SecondRunner:
         self.ranks = ranks
 
     def execute_model(self, scheduler_output, intermediate_tensors=None, dummy_run=False):
+        ranks, dispatch = self.vllm_config.parallel_config.data_parallel_size, self.ranks.dispatch_cg_and_sync_dp
         counts = scheduler_output.num_scheduled_tokens.values()
         tokens, most = sum(counts), max(counts)
         uniform = most if most * len(counts) == tokens else None
-        return self.ranks.dispatch_cg_and_sync_dp(self.cudagraph_manager, len(counts), tokens, uniform, 1, 0)[0]
+        known = inspect.signature(dispatch).parameters
+        more = {n: v for n, v in {"max_query_len": int(most), "num_active_loras": 0}.items() if n in known}
+        return dispatch(self.cudagraph_manager, len(counts), tokens, uniform, ranks, 0, **more)[0]
+
+
+class Ranks:
+    """Two ranks' collective: the other one runs the same batch, in the mode of this number at most."""
+
+    most = 2
+
+    def all_reduce(self, tensor, group=None):
+        tensor[:, 1] = tensor[:, 0]
+        tensor[1][1] = min(self.most, tensor[1][0])
+
+
+def tensors_and_ranks(monkeypatch, torch, group, other):
+    """The few functions of torch that the agreement needs, on arrays."""
+    for name, make in (("zeros", lambda *shape, **how: numpy.zeros(shape, int)), ("all", numpy.all)):
+        monkeypatch.setattr(torch, name, make)
+    monkeypatch.setattr(torch.distributed, "all_reduce", other.all_reduce)
+    group.get_dp_group = lambda: SimpleNamespace(cpu_group=None, cpu_all_reduce_=other.all_reduce)
 
 
 @pytest.fixture
-def second(parts, request):
+def second(parts, request, monkeypatch):
     """vLLM's own graph manager and dispatch function of the second runner; torch is hollow."""
     root = request.param
-    if number(root) < (0, 19):
+    if number(root) < (0, 20):
         pytest.skip("its second runner was an experiment, and dispatches otherwise")
     modes = one_class(root / "vllm/config/compilation.py", "CUDAGraphMode", {"enum": enum})
     adapter = parts.attach(VllmAdapter)
     real = ["vllm.v1.worker.gpu.cudagraph_utils", "vllm.v1.worker.gpu.dp_utils"]
     with Sources(root, real, ["vllm", "torch", "tqdm", "numpy"]):
+        import torch
+        import torch.distributed
         import vllm.compilation.breakable_cudagraph as breakable
         import vllm.config as config
         import vllm.config.compilation as compilation
+        import vllm.distributed.parallel_state as group
         import vllm.utils.math_utils as numbers
 
         config.CUDAGraphMode = compilation.CUDAGraphMode = modes
         breakable.is_breakable_cudagraph_enabled = lambda: False
+        import vllm.v1.worker.dp_utils as coordination
+
         numbers.round_up = lambda x, y: (x + y - 1) // y * y
+        coordination.should_skip_dp_coordination = lambda: False
+        other = Ranks()
+        tensors_and_ranks(monkeypatch, torch, group, other)
         import vllm.v1.worker.gpu.cudagraph_utils as managers
         import vllm.v1.worker.gpu.dp_utils as ranks
 
         adapter.patches.wrap(SecondRunner, "execute_model", "test", adapter.steps.execute_model)
-        yield SimpleNamespace(managers=managers, ranks=ranks, modes=modes)
+        yield SimpleNamespace(managers=managers, ranks=ranks, modes=modes, other=other)
         adapter.remove()
 
 
@@ -242,3 +320,19 @@ def test_second_runners_own_dispatch_with_speculation(parts, second):
     taken = parts.taken()[DECODE]
     assert taken["steps"] == {"full": 1, "piecewise": 1}
     assert taken["fallbacks"] == {"speculative_width": 1}
+
+
+@pytest.mark.parametrize("second", versions("vllm"), indirect=True)
+def test_second_runners_own_agreement_between_ranks(parts, second):
+    config = vllm_config(second.modes.FULL_AND_PIECEWISE, (1, 2, 4, 8), ranks=2)
+    made = SecondRunner(second.managers, second.ranks, config)
+    for batch in (decode(3), decode(9), scheduled(1, 1, 3)):
+        made.execute_model(batch)
+    second.other.most = 0
+    for batch in (decode(3), decode(9)):
+        made.execute_model(batch)
+    taken = parts.taken()
+    assert taken[DECODE]["steps"] == {"full": 1, "eager": 3}
+    assert taken[DECODE]["fallbacks"] == {"above_ceiling": 2, "ranks_disagree": 1}
+    assert set(taken) == {DECODE, (None, "mixed")}
+    assert parts.sight.errors == 0

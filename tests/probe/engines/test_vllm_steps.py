@@ -125,7 +125,7 @@ def test_cascade_attention_is_named(parts, engine):
 
 def test_ranks_that_run_eager_pull_this_one_along_in_the_first_runner(parts, engine):
     made = engine("v1", ranks=2)
-    made.ranks_say = modes().NONE
+    made.agreed = {"valid_modes": {modes().NONE}}
     made.execute_model(decode(2))
     assert parts.taken()[DECODE]["fallbacks"] == {"ranks_disagree": 1}
 
@@ -139,9 +139,62 @@ def test_ranks_that_run_eager_pull_this_one_along_in_the_second_runner(parts, en
     assert parts.taken()[DECODE]["fallbacks"] == {"ranks_disagree": 1}
 
 
+def test_ranks_that_exclude_full_graphs_are_not_taken_for_cascade_attention(parts, engine):
+    made = engine("v1", ranks=2)
+    made.agreed = {"invalid_modes": {modes().FULL}}  # as 0.14 to 0.16 ask the second time
+    made.execute_model(decode(2))
+    taken = parts.taken()[DECODE]
+    assert (taken["steps"], taken["fallbacks"]) == ({"piecewise": 1}, {"ranks_disagree": 1})
+
+
+def test_cascade_attention_is_named_among_ranks_that_agree(parts, engine):
+    made = engine("v1", ranks=2)
+    made.cascade = True
+    made.agreed = {"valid_modes": {modes().PIECEWISE}}
+    made.execute_model(decode(2))
+    assert parts.taken()[DECODE]["fallbacks"] == {"cascade_attention": 1}
+
+
+def test_graph_manager_is_asked_nothing_by_the_probe(parts, engine):
+    made = engine("v2", ranks=2)
+    for batch in (decode(3), decode(9), scheduled(1, 1, 5)):
+        made.execute_model(batch)
+    assert made.cudagraph_manager.questions == 3
+    assert parts.taken()[DECODE]["fallbacks"] == {"above_ceiling": 1}
+
+
+@pytest.mark.parametrize(("tokens", "reason"), [(4, "ranks_disagree"), (40, "prefill_by_design")])
+def test_draft_among_ranks_is_counted_once_with_its_own_reason(parts, engine, tokens, reason):
+    made = engine("v1", drafts=3, sizes=(4, 8, 16), ranks=2)
+    made.execute_model(scheduled(4, 4))
+    made.agreed = {"valid_modes": {modes().NONE}}
+    made._draft(tokens)
+    draft = parts.taken()["draft", None]
+    assert (draft["steps"], draft["fallbacks"]) == ({"eager": 1}, {reason: 1})
+
+
+@pytest.mark.parametrize("runner", ["v1", "v2"])
+def test_steps_are_no_drafts_once_their_hook_has_failed(parts, engine, runner):
+    made = engine(runner)
+    parts.adapter.steps._facts_of = lambda thing: 1 // 0
+    made.execute_model(decode(9))
+    parts.adapter.steps._facts_of = parts.adapter.facts_of
+    made.execute_model(decode(3))
+    assert parts.taken() == {}
+    assert parts.sight.errors == 1
+
+
+def test_full_replay_that_asks_for_a_padded_size_on_the_way_is_full(parts, engine):
+    made = engine("v1")
+    made.sharing = True
+    made.execute_model(decode(2))
+    taken = parts.taken()[DECODE]
+    assert (taken["steps"], "fallbacks" in taken) == ({"full": 1}, False)
+
+
 def test_own_ceiling_is_not_blamed_on_the_ranks(parts, engine):
     made = engine("v1", ranks=2)
-    made.ranks_say = modes().NONE
+    made.agreed = {"valid_modes": {modes().NONE}}
     made.execute_model(decode(40))
     assert parts.taken()[DECODE]["fallbacks"] == {"above_ceiling": 1}
 
@@ -206,6 +259,18 @@ def test_captures_while_profiling_memory_are_throw_away(parts, engine):
     seen.append(parts.ledger.capture_began(graphs[1]).throwaway)
     assert seen == [True, False]
     assert parts.adapter.memory()["estimated_bytes"] == 3 << 20
+
+
+def test_memory_of_captures_for_the_estimate_is_not_the_pools(parts, engine):
+    engine("v1")  # imports
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+
+    made = GPUModelRunner(EngineArgs().create_engine_config())
+    assert made.profile_cudagraph_memory() == 11 << 19
+    assert parts.adapter.memory() == {"estimated_bytes": 11 << 19}
+    made.capture_model()
+    assert parts.adapter.memory()["pool_bytes"] == 7 << 20
 
 
 def test_empty_step_counts_nothing(parts, engine):
@@ -294,6 +359,45 @@ def test_runner_of_0_9_without_a_dispatcher_is_understood(parts, stand_in):
     assert taken["padded_tokens"] == 4 + 9
     made.capture_model()
     assert adapter.config()["resolved_mode"] == "PIECEWISE"
+
+
+def test_idle_rank_without_a_dispatcher_is_left_alone(parts, stand_in):
+    stand_in("vllm_0_9")
+    parts.attach(VllmAdapter)
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+    from vllm.v1.worker.gpu_worker import Worker
+
+    made = GPUModelRunner(old_config(use_cudagraph=True, full_cuda_graph=False, cudagraph_capture_sizes=[1, 2, 4]))
+    Worker(made).execute_dummy_batch()
+    made.execute_model(decode(2))
+    assert parts.taken()[DECODE]["steps"] == {"piecewise": 1}
+    assert (parts.sight.errors, parts.sight.take_observations()) == (0, [])
+
+
+def test_downgrade_while_capture_begins_is_heard(parts, stand_in):
+    stand_in("vllm_0_11")
+    adapter = parts.attach(VllmAdapter)
+    from vllm.config.compilation import CUDAGraphMode
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    made = GPUModelRunner(
+        old_config(cudagraph_mode=CUDAGraphMode.FULL_AND_PIECEWISE, cudagraph_capture_sizes=[1, 2, 4])
+    )
+    made.capture_model()
+    made.execute_model(decode(2))
+    assert [o["kind"] for o in parts.sight.take_observations()] == ["mode_downgrade"]
+    assert "FlexAttention" in adapter.config()["mode_reason"]
+    assert parts.taken()[DECODE]["fallbacks"] == {"attention_backend": 1}
+    assert "vllm resolved mode" not in parts.blind()
+
+
+def test_version_that_resolves_the_mode_nowhere_known_is_blind(parts, stand_in):
+    stand_in("vllm_0_11")
+    import vllm.v1.worker.gpu_model_runner as runner
+
+    del runner.GPUModelRunner.initialize_cudagraph_capture
+    parts.attach(VllmAdapter)
+    assert "vllm resolved mode" in parts.blind()
 
 
 def test_version_with_other_names_is_blind_by_name_and_keeps_working(parts, stand_in):

@@ -25,7 +25,11 @@ WORKER = "vllm.v1.worker.gpu_worker"
 ARGUMENTS = "vllm.engine.arg_utils"
 COMPILATION = "vllm.config.compilation"
 MAX_ENGINES = 16
-_V2_FUNCTION = "dispatch_cg_and_sync_dp"
+_V2_FUNCTION = "dispatch_cg_and_sync_dp"  # from 0.20 on
+_V2_AGREEMENT = "sync_cudagraph_and_dp_padding"
+_RESOLVE = "resolve_cudagraph_mode_and_sizes"
+# Where the first runner settles on a mode: from 0.11.1 on, and 0.10.1 to 0.11.0.
+_V1_RESOLVING = ("_check_and_update_cudagraph_mode", "initialize_cudagraph_capture")
 
 
 class VllmAdapter(EngineAdapter):
@@ -83,9 +87,8 @@ class VllmAdapter(EngineAdapter):
 
     def _hook_compilation(self, module: ModuleType) -> None:
         kind = getattr(module, "CompilationConfig", None)
-        name = "resolve_cudagraph_mode_and_sizes"
-        if kind is not None and name in vars(kind):  # from 0.19 on; before, the runner resolves the mode itself
-            self.patches.wrap(kind, name, "vllm resolved mode", self._resolving)
+        if kind is not None and _RESOLVE in vars(kind):  # from 0.20 on; before, the runner resolves the mode itself
+            self.patches.wrap(kind, _RESOLVE, "vllm resolved mode", self._resolving)
 
     def _hook_dispatcher(self, module: ModuleType) -> None:
         kind = getattr(module, "CudagraphDispatcher", None)
@@ -99,6 +102,7 @@ class VllmAdapter(EngineAdapter):
         original = vars(module).get(_V2_FUNCTION)
         if not self.patches.wrap(module, _V2_FUNCTION, signal, wrapping):
             return
+        self.patches.wrap(module, _V2_AGREEMENT, signal, self.steps.agreement)
         for name, other in list(sys.modules.items()):  # those that took the function by name before we came
             took = name.startswith("vllm.v1.worker.gpu.") and other is not module
             if took and vars(other).get(_V2_FUNCTION) is original:
@@ -110,11 +114,20 @@ class VllmAdapter(EngineAdapter):
             self.port.sight.blind("vllm steps", f"{RUNNER_V1} has no GPUModelRunner in this version")
             return
         self._hook_runner(kind)
-        name = "_check_and_update_cudagraph_mode"
-        if name in vars(kind):
-            self.patches.wrap(kind, name, "vllm resolved mode", self._runner_resolving)
-        if loaded(DISPATCHER) is None and hasattr(module, "set_forward_context"):  # to 0.10.0
+        if "_prepare_kv_sharing_fast_prefill" in vars(kind):  # asks from 0.15 on
+            self.patches.wrap(kind, "_prepare_kv_sharing_fast_prefill", "vllm dispatch", self.steps.aside)
+        if loaded(DISPATCHER) is not None:
+            self._hook_resolving(kind)
+        elif hasattr(module, "set_forward_context"):  # to 0.10.0
             self.patches.wrap(module, "set_forward_context", "vllm dispatch", self.steps.forward_context)
+
+    def _hook_resolving(self, kind: type) -> None:
+        signal = "vllm resolved mode"
+        found = [name for name in _V1_RESOLVING if name in vars(kind)]
+        if not found and not hasattr(getattr(loaded(COMPILATION), "CompilationConfig", None), _RESOLVE):
+            self.port.sight.blind(signal, f"{RUNNER_V1} resolves the mode elsewhere in this version")
+        for name in found:
+            self.patches.wrap(kind, name, signal, self._runner_resolving)
 
     def _hook_runner_v2(self, module: ModuleType) -> None:
         kind = getattr(module, "GPUModelRunner", None)
@@ -192,7 +205,7 @@ class VllmAdapter(EngineAdapter):
 
         def capture_model(runner: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(runner, *args, **kwargs)
-            if on:
+            if on and not kwargs.get("profile_only"):  # from 0.33 on the second runner estimates with it
                 self.guarded("vllm graph memory", on, self._captured, runner, result)
             return result
 

@@ -20,7 +20,7 @@ class Asked:
         self.full_excluded, self.eager_only = full_excluded, eager_only
 
 
-def asked_of_v1(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Asked:
+def _asked_of_v1(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Asked:
     """Arguments of `CudagraphDispatcher.dispatch`: a descriptor (to 0.11), else a number of tokens and switches."""
     first = args[0] if args else kwargs.get("batch_descriptor", kwargs.get("num_tokens"))
     if isinstance(first, int) or first is None:
@@ -32,6 +32,37 @@ def asked_of_v1(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Asked:
     cascade = args[1] if len(args) > 1 else kwargs.get("use_cascade_attn", False)
     uniform = getattr(first, "uniform_decode", getattr(first, "uniform", False))
     return Asked(first.num_tokens, bool(uniform), bool(getattr(first, "has_lora", False)), bool(cascade), False)
+
+
+def asked_of(who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Asked:
+    """What was asked, of either runner: the second is asked with requests, tokens and the uniform token count."""
+    if isinstance(result, tuple):
+        return _asked_of_v1(args, kwargs)
+    num_tokens = args[1] if len(args) > 1 else kwargs.get("num_tokens", 0)
+    uniform = args[2] if len(args) > 2 else kwargs.get("uniform_token_count")
+    is_decode = uniform is not None and uniform == getattr(who, "decode_query_len", 1)
+    return Asked(num_tokens, is_decode, bool(kwargs.get("num_active_loras")), False, bool(kwargs.get("need_eager")))
+
+
+def without_dispatcher(runner: Any, kwargs: Mapping[str, Any]) -> tuple[str, Asked, int]:
+    """Mode of a step before 0.10.1: from the size that was forwarded and what the runner captures."""
+    tokens = kwargs.get("num_tokens") or 0
+    sizes = getattr(runner, "cudagraph_batch_sizes", None) or ()
+    captured = bool(getattr(runner, "use_cuda_graph", False)) and tokens in sizes
+    full = bool(getattr(runner, "full_cuda_graph", False))
+    skipped = bool(kwargs.get("skip_cuda_graphs"))
+    mode = "eager" if not captured or skipped else "full" if full else "piecewise"
+    return mode, Asked(tokens, False, False, skipped, False), tokens
+
+
+def phase_of(scheduled: Mapping[str, int], tokens: int, requests: int, uniform: bool, decode_tokens: int) -> str:
+    """Phase of a batch. Shape: `scheduled` tokens by request; `decode_tokens` what a decoding request has at most."""
+    if tokens == requests or uniform:
+        return "decode"
+    counts = scheduled.values()
+    if max(counts) <= decode_tokens:
+        return "decode"
+    return "mixed" if min(counts) <= decode_tokens else "prefill"
 
 
 class Facts:

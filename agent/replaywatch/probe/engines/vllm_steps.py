@@ -1,8 +1,8 @@
 """Wrappers around vLLM's dispatch and step: which way each step went, and why.
 
-The dispatcher's answer is noted while the runner works on a real batch and read when it is done, since some versions
-ask several times per step (for ranks that must agree, for key-value sharing) and only the last answer counts. Warm-up,
-profiling, capture and dummy runs are never counted.
+The dispatcher's answers are noted while the runner works on a real batch and read when it is done: where ranks must
+agree it is asked twice, the first time what this rank would do by itself, and only the last answer is what runs.
+Warm-up, profiling, capture and dummy runs are never counted.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from replaywatch.probe.engines.vllm_config import mode_name
 from replaywatch.probe.engines.vllm_reasons import Asked, Facts
 from replaywatch.probe.patching import Function, Switch
 
-Answer = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any]  # who was asked, with what, and what came back
+# Who was asked, with what, what came back, and in the second runner what it was before the ranks agreed, if they did.
+Answer = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any, Any]
 
 _MODES = {"NONE": "eager", "PIECEWISE": "piecewise", "FULL": "full"}
 
 
 class _Here(threading.local):
-    """What this thread is doing: the answers of a step under way, or nothing that counts."""
+    """What this thread is doing: the answers of a step under way, or nothing that counts.
+
+    Shape: `alone` what this rank would do by itself, of the second runner; `wish` the same question of a draft model in
+    the first runner.
+    """
 
     answers: list[Answer] | None = None
+    alone: Any = None
+    wish: Answer | None = None
     quiet = 0
     idle = False
 
@@ -37,14 +44,17 @@ class StepHooks:
         self._adapter, self._facts_of = adapter, facts_of
         self._here = _Here()
         self._words: dict[Any, str] = {}
+        # Without the main model's steps its answers would pass for those of a draft model.
+        self._steps_heard = False
 
     def execute_model(self, original: Function, on: Switch) -> Function:
         """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
-        here, finish, fault = self._here, self._finish, self._adapter.port.sight.fault
+        hooks, here, finish, fault = self, self._here, self._finish, self._adapter.port.sight.fault
 
         def execute_model(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not on or here.quiet or kwargs.get("dummy_run") or (len(args) > 2 and args[2] is True):
                 return original(self, *args, **kwargs)
+            hooks._steps_heard = True
             outer = here.answers
             answers: list[Answer] = []
             here.answers = answers
@@ -57,6 +67,7 @@ class StepHooks:
                     finish(self, args[0] if args else kwargs["scheduler_output"], answers)
                 except Exception as error:  # the probe's border
                     on.off()
+                    hooks._steps_heard = False
                     fault("vllm steps", error)
             return result
 
@@ -64,36 +75,40 @@ class StepHooks:
 
     def dispatch(self, original: Function, on: Switch) -> Function:
         """Around `CudagraphDispatcher.dispatch` of the first runner and of draft models."""
-        here, adapter, draft = self._here, self._adapter, self._draft
+        note = self._note
 
         def dispatch(self: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(self, *args, **kwargs)
             if on:
-                answers = here.answers
-                if answers is not None:
-                    answers.append((self, args, kwargs, result))
-                elif not here.quiet:
-                    adapter.guarded("vllm draft steps", on, draft, self, args, kwargs, result)
+                note(on, (self, args, kwargs, result, None))
             return result
 
         return dispatch
 
     def dispatch_function(self, original: Function, on: Switch) -> Function:
         """Around `dispatch_cg_and_sync_dp(manager, ...)`, whose answer the ranks have agreed on."""
-        here, adapter, draft = self._here, self._adapter, self._draft
+        here, note = self._here, self._note
 
         def dispatch_cg_and_sync_dp(*args: Any, **kwargs: Any) -> Any:
+            here.alone = None
             result = original(*args, **kwargs)
             if on:
                 manager = args[0] if args else kwargs.get("cudagraph_manager")
-                answers = here.answers
-                if answers is not None:
-                    answers.append((manager, args[1:], kwargs, result[0]))
-                elif not here.quiet and not kwargs.get("need_eager"):
-                    adapter.guarded("vllm draft steps", on, draft, manager, args[1:], kwargs, result[0])
+                note(on, (manager, args[1:], kwargs, result[0], here.alone))
             return result
 
         return dispatch_cg_and_sync_dp
+
+    def agreement(self, original: Function, on: Switch) -> Function:
+        """Around `sync_cudagraph_and_dp_padding(manager, desired, ...)`: what this rank would do by itself."""
+        here = self._here
+
+        def sync_cudagraph_and_dp_padding(*args: Any, **kwargs: Any) -> Any:
+            if on:
+                here.alone = args[1] if len(args) > 1 else kwargs.get("desired_batch_desc")
+            return original(*args, **kwargs)
+
+        return sync_cudagraph_and_dp_padding
 
     def forward_context(self, original: Function, on: Switch) -> Function:
         """Around `set_forward_context` as the runner of 0.9 and 0.10.0 calls it, which have no dispatcher."""
@@ -101,7 +116,7 @@ class StepHooks:
 
         def set_forward_context(*args: Any, **kwargs: Any) -> Any:
             if on and here.answers is not None:
-                here.answers.append((None, (), kwargs, None))
+                here.answers.append((None, (), kwargs, None, None))
             return original(*args, **kwargs)
 
         return set_forward_context
@@ -116,6 +131,19 @@ class StepHooks:
                 return original(*args, **kwargs)
             finally:
                 here.quiet -= 1
+
+        return run
+
+    def aside(self, original: Function, on: Switch) -> Function:
+        """Around a part of a step that asks the dispatcher for a size and not for the way the step will go."""
+        here = self._here
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            outer, here.answers = here.answers, []
+            try:
+                return original(*args, **kwargs)
+            finally:
+                here.answers = outer
 
         return run
 
@@ -147,9 +175,17 @@ class StepHooks:
 
         return _dummy_run
 
+    def _note(self, on: Switch, answer: Answer) -> None:
+        """Keep an answer for the step under way; outside of one a draft model asked, unless nothing counts."""
+        here = self._here
+        if here.answers is not None:
+            here.answers.append(answer)
+        elif not here.quiet and self._steps_heard:
+            self._adapter.guarded("vllm draft steps", on, self._draft, answer)
+
     def _finish(self, runner: Any, output: Any, answers: list[Answer]) -> None:
         """Count the step that a runner has just made."""
-        who, _, _, result = answers[-1]
+        who, _, _, result, _ = answers[-1]
         if result is not None and len(answers) == 1:
             tokens, requests = output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
             if tokens == requests and self._word(result) == "full" and who is _decider(runner):
@@ -160,7 +196,7 @@ class StepHooks:
         own = [a for a in answers if a[0] is None or a[0] is target]
         for answer in answers:
             if answer[0] is not None and answer[0] is not target:
-                self._draft(*answer)
+                self._draft(answer)
         if own:
             self._judge(runner, output, own, target)
 
@@ -170,30 +206,33 @@ class StepHooks:
         tokens, requests = output.total_num_scheduled_tokens, len(scheduled)
         facts = self._facts_of(target if target is not None else runner)
         mode, asked, padded = self._outcome(runner, own, tokens)
-        phase = _phase(scheduled, tokens, requests, asked.uniform, facts.decode_tokens)
+        phase = reasons.phase_of(scheduled, tokens, requests, asked.uniform, facts.decode_tokens)
         facts.ranks = mode != "full" and self._overruled(own)
         why = reasons.reason(mode, asked, phase, facts)
         if why != "warm_up":
             self._adapter.port.step(mode, requests, tokens, padded, why, phase, _component(runner))
 
     def _outcome(self, runner: Any, own: list[Answer], tokens: int) -> tuple[str, Asked, int]:
-        """Mode and padded tokens of the last answer; the question of the first, where the last one only confirms it."""
-        who, args, kwargs, result = own[-1]
+        """Mode and padded tokens of the last answer; the question of the first, which is this rank's own."""
+        _, _, kwargs, result, _ = own[-1]
         if result is None:
-            return _without_dispatcher(runner, kwargs)
-        asked = _asked(who, args, kwargs, result)
-        if asked.eager_only and len(own) > 1 and self._word(own[0][3]) == self._word(result):
-            asked = _asked(*own[0])
-        return self._word(result), asked, _padded(result, tokens)
+            return reasons.without_dispatcher(runner, kwargs)
+        return self._word(result), reasons.asked_of(*own[0][:4]), _padded(result, tokens)
 
-    def _draft(self, who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Count a step of a draft model, which asks a dispatcher of its own."""
-        if who is None or _to_be_agreed(who, kwargs):
+    def _draft(self, answer: Answer) -> None:
+        """Count a step of a draft model, which asks a dispatcher of its own, twice where the ranks must agree."""
+        who, _, kwargs, result, _ = answer
+        wish, self._here.wish = self._here.wish, None
+        if who is None or kwargs.get("need_eager"):
             return
+        if _to_be_agreed(who, kwargs):
+            self._here.wish = answer
+            return
+        own = [wish, answer] if wish is not None and wish[0] is who else [answer]
         facts = self._facts_of(who)
-        asked = _asked(who, args, kwargs, result)
+        asked = reasons.asked_of(*own[0][:4])
         mode = self._word(result)
-        facts.ranks = False
+        facts.ranks = self._overruled(own)
         phase = "mixed" if facts.max_size is not None and asked.num_tokens > facts.max_size else "decode"
         why = reasons.reason(mode, asked, phase, facts)
         if why != "warm_up":
@@ -201,7 +240,9 @@ class StepHooks:
             self._adapter.port.step(mode, None, asked.num_tokens, padded, why, None, "draft")
 
     def _idle(self, answer: Answer) -> None:
-        who, _, _, result = answer
+        who, _, _, result, _ = answer
+        if result is None:  # to 0.10.0 nobody is asked, and nothing is known of the batch
+            return
         facts = self._facts_of(who)
         if self._word(result) == "eager" and facts.ready and facts.mode != "NONE":
             self._adapter.port.sight.observe(
@@ -210,15 +251,10 @@ class StepHooks:
 
     def _overruled(self, own: list[Answer]) -> bool:
         """Whether the ranks agreed on less than this rank would have done by itself."""
-        who, args, kwargs, result = own[-1]
-        if result is None or _ranks(who) < 2:
-            return False
-        if isinstance(result, tuple):  # the first runner asks anew once the ranks have agreed
-            return len(own) > 1 and self._word(own[0][3]) != self._word(result)
-        if kwargs.get("need_eager"):
-            return False
-        alone = who.dispatch(*args[:3], num_active_loras=kwargs.get("num_active_loras", 0))
-        return self._word(alone) != self._word(result)
+        who, _, _, result, alone = own[-1]
+        if alone is None and len(own) > 1 and _ranks(who) > 1:
+            alone = own[0][3]  # the first runner asks anew once the ranks have agreed
+        return alone is not None and self._word(alone) != self._word(result)
 
     def _word(self, result: Any) -> str:
         """Mode of an answer: a pair of mode and descriptor, or a descriptor with its mode."""
@@ -236,37 +272,6 @@ def _decider(runner: Any) -> Any:
 
 def _component(runner: Any) -> str | None:
     return "target" if getattr(runner, "speculative_config", None) is not None else None
-
-
-def _asked(who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Asked:
-    """What was asked, of either runner: the second is asked with requests, tokens and the uniform token count."""
-    if isinstance(result, tuple):
-        return reasons.asked_of_v1(args, kwargs)
-    num_tokens = args[1] if len(args) > 1 else kwargs.get("num_tokens", 0)
-    uniform = args[2] if len(args) > 2 else kwargs.get("uniform_token_count")
-    is_decode = uniform is not None and uniform == getattr(who, "decode_query_len", 1)
-    return Asked(num_tokens, is_decode, bool(kwargs.get("num_active_loras")), False, bool(kwargs.get("need_eager")))
-
-
-def _without_dispatcher(runner: Any, kwargs: Mapping[str, Any]) -> tuple[str, Asked, int]:
-    """Mode of a step before 0.10.1: from the size that was forwarded and what the runner captures."""
-    tokens = kwargs.get("num_tokens") or 0
-    sizes = getattr(runner, "cudagraph_batch_sizes", None) or ()
-    captured = bool(getattr(runner, "use_cuda_graph", False)) and tokens in sizes
-    full = bool(getattr(runner, "full_cuda_graph", False))
-    skipped = bool(kwargs.get("skip_cuda_graphs"))
-    mode = "eager" if not captured or skipped else "full" if full else "piecewise"
-    return mode, Asked(tokens, False, False, skipped, False), tokens
-
-
-def _phase(scheduled: Mapping[str, int], tokens: int, requests: int, uniform: bool, decode_tokens: int) -> str:
-    """Phase of a batch. Shape: `scheduled` tokens by request; `decode_tokens` what a decoding request has at most."""
-    if tokens == requests or uniform:
-        return "decode"
-    counts = scheduled.values()
-    if max(counts) <= decode_tokens:
-        return "decode"
-    return "mixed" if min(counts) <= decode_tokens else "prefill"
 
 
 def _padded(result: Any, tokens: int) -> int:

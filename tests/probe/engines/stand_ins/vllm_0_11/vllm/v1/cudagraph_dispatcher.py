@@ -14,6 +14,7 @@ class CudagraphDispatcher:
     def dispatch(self, batch_descriptor, use_cascade_attn=False):
         if batch_descriptor.num_tokens not in self.vllm_config.compilation_config.cudagraph_capture_sizes:
             return CUDAGraphMode.NONE, None
-        if batch_descriptor.uniform_decode and not use_cascade_attn:
+        full = self.cudagraph_mode.decode_mode() == CUDAGraphMode.FULL
+        if full and batch_descriptor.uniform_decode and not use_cascade_attn:
             return CUDAGraphMode.FULL, batch_descriptor
         return CUDAGraphMode.PIECEWISE, batch_descriptor

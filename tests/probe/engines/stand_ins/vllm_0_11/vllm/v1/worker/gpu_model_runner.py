@@ -1,7 +1,9 @@
 """Stands in for the runner of 0.10.1 to 0.11."""
 
+import logging
 from types import SimpleNamespace
 
+from vllm.config.compilation import CUDAGraphMode
 from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
 
 
@@ -28,4 +30,14 @@ class GPUModelRunner:
         )
 
     def capture_model(self):
+        self.initialize_cudagraph_capture()
         return 0
+
+    def initialize_cudagraph_capture(self):
+        logging.getLogger("vllm.v1.worker.gpu_model_runner").warning(
+            "CUDAGraphMode.FULL_AND_PIECEWISE is not supported with FlexAttentionMetadataBuilder backend "
+            "(support: AttentionCGSupport.NEVER); setting cudagraph_mode=PIECEWISE because attention is compiled "
+            "piecewise"
+        )
+        self.vllm_config.compilation_config.cudagraph_mode = CUDAGraphMode.PIECEWISE
+        self.cudagraph_dispatcher.cudagraph_mode = CUDAGraphMode.PIECEWISE

@@ -23,8 +23,10 @@ class CudaGraphManager:
         self.cudagraph_mode = mode or vllm_config.compilation_config.cudagraph_mode
         self.decode_query_len = decode_query_len
         self._graphs_captured = False
+        self.questions = 0
 
     def dispatch(self, num_reqs, num_tokens, uniform_token_count, num_active_loras):
+        self.questions += 1
         sizes = [s for s in self.compilation_config.cudagraph_capture_sizes if s >= num_tokens]
         decode = uniform_token_count == self.decode_query_len
         mode = self.cudagraph_mode.decode_mode() if decode else self.cudagraph_mode.mixed_mode()

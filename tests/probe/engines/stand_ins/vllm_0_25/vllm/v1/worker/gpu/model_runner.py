@@ -47,11 +47,13 @@ class GPUModelRunner:
         output = SimpleNamespace(num_scheduled_tokens={"dummy": num_tokens}, total_num_scheduled_tokens=num_tokens)
         return self.execute_model(output, dummy_run=True, is_profile=is_profile)
 
-    def capture_model(self):
+    def capture_model(self, *, profile_only=False):
+        if profile_only:
+            return 11 << 20
         self.cudagraph_manager._graphs_captured = True
         if self.draft_manager is not None:
             self.draft_manager._graphs_captured = True
         return 7 << 20
 
     def profile_cudagraph_memory(self):
-        return 0
+        return self.capture_model(profile_only=True) // 2
