@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -389,8 +389,48 @@ def test_a_sample_of_the_steps_may_differ_by_chance() -> None:
     assert contradiction(witness(full=360, eager=240), witness(full=480, eager=520)) is not None
 
 
+class Told:
+    """A witness that does what a test says, and counts how often it was asked."""
+
+    def __init__(self, name: str, read: Callable[[int], None]) -> None:
+        self.name = name
+        self.asked = 0
+        self._read = read
+
+    def read(self, now_ns: int) -> None:
+        self.asked += 1
+        self._read(self.asked)
+
+
+def watch(*witnesses: Told) -> WitnessWatch:
+    return WitnessWatch(witnesses, 0.01, Ledger(), lambda: NOW, lambda _: None)
+
+
+def test_a_witness_that_fails_in_an_unforeseen_way_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    it = Told("log", lambda n: int("1.2.3" if n < 4 else "1"))
+    watching = watch(it)
+    watching.start()
+    wait_until(lambda: it.asked > 4)
+    watching.stop(1)
+    assert watching._ledger.value("replaywatch_agent_witness_reads_total", "log", "failed") == 3
+    assert [r.getMessage() for r in caplog.records] == [
+        "the witness log cannot be read (ValueError(\"invalid literal for int() with base 10: '1.2.3'\"))"
+    ]
+
+
+def test_a_witness_that_hangs_delays_no_other() -> None:
+    released = threading.Event()
+    hanging, other = Told("metrics", lambda _: released.wait(30)), Told("log", lambda _: None)
+    watching = watch(hanging, other)
+    watching.start()
+    wait_until(lambda: other.asked > 3)
+    assert hanging.asked == 1
+    released.set()
+    watching.stop(1)
+
+
 def test_without_witnesses_no_thread_runs() -> None:
-    watch = WitnessWatch([], 1, Ledger(), lambda: NOW, lambda _: None)
-    watch.start()
-    assert watch._thread.ident is None
-    watch.stop(0)
+    watching = watch()
+    watching.start()
+    assert watching._threads == []
+    watching.stop(0)

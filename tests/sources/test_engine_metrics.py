@@ -223,6 +223,14 @@ def test_any_text_gives_a_recording_or_a_named_error(page: str, noise: str, wher
             assert set(window.dispatch.fallbacks or ()) <= set(FALLBACK_REASONS)
 
 
+@pytest.mark.parametrize("odd", ["²", "NaN", "٣", "9" * 5000, "-Inf", "1e999", ""])
+@pytest.mark.parametrize("label", ['le="0.025"', 'engine="0"', 'dp_rank="0"'])
+def test_odd_values_of_labels_are_no_error(label: str, odd: str) -> None:
+    several = VLLM + SGLANG + VLLM.replace('engine="0"', 'engine="1"') + SGLANG.replace('dp_rank="0"', 'dp_rank="1"')
+    page = several.replace(label, f'{label.partition("=")[0]}="{odd}"')
+    assert read_metrics(page, "m", NOW_NS).windows
+
+
 @settings(deadline=None)
 @given(st.lists(st.floats(0.0005, 20), min_size=1, max_size=60))
 def test_converted_histogram_is_as_wrong_as_it_says(gaps_s: list[float]) -> None:

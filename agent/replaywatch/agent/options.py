@@ -105,7 +105,7 @@ def listen_address(options: AgentOptions) -> tuple[str, int] | None:
     if options.listen == "off":
         return None
     host, colon, port = options.listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"--listen cannot be {options.listen!r}: give host:port, such as {DEFAULT_LISTEN}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
@@ -115,6 +115,6 @@ def allowed_uids(options: AgentOptions) -> frozenset[int] | None:
     if options.allow_uids == "any":
         return None
     texts = [t.strip() for t in options.allow_uids.split(",") if t.strip()]
-    if not all(t.isdigit() for t in texts):
+    if not all(t.isdecimal() for t in texts):
         raise ConfigurationError(f"--allow-uids cannot be {options.allow_uids!r}: give 'any' or numbers, 1000,1001")
     return frozenset({os.geteuid(), 0, *map(int, texts)})

@@ -1,4 +1,4 @@
-"""The engine's own metrics and log as second witnesses beside the probe, read every few seconds on one thread.
+"""The engine's own metrics and log as second witnesses beside the probe, read every few seconds, each on its thread.
 
 They see what a probe may miss (a process it is not in, what happened before it), and show where it is wrong.
 """
@@ -6,6 +6,7 @@ They see what a probe may miss (a process it is not in, what happened before it)
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Final, Protocol
@@ -44,36 +45,42 @@ class WitnessWatch:
         self._clock = clock
         self._tell = tell
         self._stop = Event()
-        self._troubles: dict[str, str] = {}
-        self._thread = Thread(target=self._run, name="replaywatch-witness", daemon=True)
+        self._threads: list[Thread] = []
 
     def start(self) -> None:
-        """Begin to ask; nothing without witnesses."""
-        if self._witnesses:
-            self._thread.start()
+        """Begin to ask; nothing without witnesses. Each has a thread of its own: one that hangs delays no other."""
+        self._threads = [
+            Thread(target=self._run, args=(witness,), name=f"replaywatch-{witness.name}", daemon=True)
+            for witness in self._witnesses
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout_s: float) -> None:
         """Stop asking; a witness that hangs is left behind."""
         self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
+        until_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
 
-    def _run(self) -> None:
+    def _run(self, witness: Witness) -> None:
+        trouble: str | None = None
         while not self._stop.is_set():
-            for witness in self._witnesses:
-                self._ask(witness)
+            trouble = self._ask(witness, trouble)
             self._stop.wait(self._period_s)
 
-    def _ask(self, witness: Witness) -> None:
+    def _ask(self, witness: Witness, before: str | None) -> str | None:
+        """Ask once; returns what went wrong, which is logged where it is not what went wrong before."""
         try:
             recording = witness.read(self._clock())
-        except ReplaywatchError as error:
+        except Exception as error:  # a border: what others wrote is read here, and must not end the reading
             self._ledger.add(READS, witness.name, "failed")
-            if self._troubles.get(witness.name) != str(error):
-                log.warning("%s", error)
-            self._troubles[witness.name] = str(error)
-            return
-        self._troubles.pop(witness.name, None)
+            expected = isinstance(error, ReplaywatchError)
+            trouble = str(error) if expected else f"the witness {witness.name} cannot be read ({error!r})"
+            if trouble != before:
+                log.warning("%s", trouble, exc_info=None if expected else error)
+            return trouble
         self._ledger.add(READS, witness.name, "ok")
         if recording is not None:
             self._tell(recording)
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -249,6 +250,38 @@ def test_any_bytes_give_a_recording_or_a_named_error(tmp_path: Path, content) ->
     else:
         assert recording.windows
         assert all(w.end_ns > w.start_ns for w in recording.windows)
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+ODD_NUMBERS = ["", ".", "1.2.3", "..", "-", "NaN", "²", "٣", "9" * 19, "9" * 400, "9" * 5000, "1:" * 40 + "1"]
+VLLM_LINE = "(EngineCore pid=42) INFO 11-20 09:00:16 [a.py:1] "
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(NAMES), st.data())
+def test_odd_numbers_in_an_engines_log_are_read(name: str, data: st.DataObject) -> None:
+    text = ours(name)
+    match = data.draw(st.sampled_from(list(NUMBER.finditer(text))))
+    odd = text[: match.start()] + data.draw(st.sampled_from(ODD_NUMBERS)) + text[match.end() :]
+    assert all(w.end_ns > w.start_ns for w in read_text(odd).windows)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("vllm-metrics.log", VLLM_LINE + "Estimated CUDA graph memory: {} GiB total"),
+        ("vllm-metrics.log", VLLM_LINE + "CUDA graph pool memory: {} GiB (actual), 0.1 GiB (estimated)"),
+        ("vllm-metrics.log", VLLM_LINE + "Graph capturing finished in {} secs, took 0.42 GiB"),
+        ("vllm-metrics.log", VLLM_LINE + "Capturing CUDA graphs: 100%|####| 3/3 [{}<00:00, 1.2it/s]"),
+        ("sglang-old.log", "[2026-11-29 10:00:37 TP0] Capture cuda graph end. Time elapsed: {} s. mem usage=0.93 GB."),
+        ("sglang-old.log", "[2026-11-29 10:00:37 TP0] Capture cuda graph end. Time elapsed: 1.2 s. mem usage={} GB."),
+        ("trtllm.log", "[TRT-LLM] [I] iter = 1, host_step_time = {}ms, num_scheduled_requests: 4"),
+    ],
+)
+def test_an_odd_number_in_a_sentence_is_no_error(name: str, sentence: str) -> None:
+    for odd in ODD_NUMBERS:
+        windows = read_text(ours(name) + sentence.format(odd) + "\n").windows
+        assert all(w.end_ns > w.start_ns for w in windows)
 
 
 @settings(max_examples=40, deadline=None)

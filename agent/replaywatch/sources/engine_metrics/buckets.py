@@ -48,9 +48,10 @@ def to_histogram(samples: Iterable[Sample], name: str, unit_ns: float) -> tuple[
 
 def _edge(text: str | None) -> float | None:
     try:
-        return float(text) if text is not None else None
+        edge = float(text) if text is not None else math.nan
     except ValueError:
         return None
+    return None if math.isnan(edge) else edge
 
 
 def _middle(lower: float, upper: float) -> tuple[float, float]:

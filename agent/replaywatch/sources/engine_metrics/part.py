@@ -12,6 +12,11 @@ from replaywatch.sources.engine_metrics.buckets import rescaled, to_histogram
 from replaywatch.sources.engine_metrics.exposition import Sample
 
 
+def rank_of(label: str) -> int | None:
+    """A replica's number; None for a label that is none."""
+    return int(label) if label.isdecimal() and len(label) < 10 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A window with the snapshots that belong to it."""

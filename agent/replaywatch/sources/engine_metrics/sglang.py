@@ -13,7 +13,7 @@ from replaywatch.contract.histogram import Histogram, HistogramBuilder
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import BlindSpot, Dispatch, GraphMemory, Mode, Phase, Timing, Window, Workload
 from replaywatch.sources.engine_metrics.exposition import Exposition, Sample
-from replaywatch.sources.engine_metrics.part import Part, step_timing
+from replaywatch.sources.engine_metrics.part import Part, rank_of, step_timing
 
 PREFIXES = ("sglang:", "sglang_")
 _GIB = 1 << 30
@@ -50,7 +50,7 @@ def parts(page: Exposition, source: str, start_ns: int, end_ns: int) -> list[Par
                 for rank, samples in shared.items():
                     ranks.setdefault(rank, []).extend(samples)
     for (model, dp), ranks in sorted(replicas.items()):
-        number = int(dp) if several and dp.isdigit() else None
+        number = rank_of(dp) if several else None
         found += _phases(_leading(ranks), model or None, number, source, start_ns, end_ns)
     return found
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import BlindSpot, Dispatch, Window, Workload
 from replaywatch.sources.engine_metrics.exposition import Exposition, Sample
-from replaywatch.sources.engine_metrics.part import Part, step_timing
+from replaywatch.sources.engine_metrics.part import Part, rank_of, step_timing
 
 PREFIXES = ("vllm:", "vllm_")
 _MODES = {"FULL": "full", "PIECEWISE": "piecewise", "NONE": "eager"}
@@ -43,7 +43,7 @@ def parts(page: Exposition, source: str, start_ns: int, end_ns: int) -> list[Par
         _part(
             samples,
             model or None,
-            int(engine) if several and engine.isdigit() else None,
+            rank_of(engine) if several else None,
             settings,
             source,
             start_ns,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from replaywatch.sources.logs.prefix import LogLine
+from replaywatch.sources.logs.rules import DECIMAL
 from replaywatch.sources.logs.run import EngineRun
 
 _BAR = re.compile(
-    r"(?P<what>Captur\w+ [^|%]*?)?:?\s*\d+%\|[^|]*\|\s*(?P<done>\d+)/(?P<total>\d+) \[(?P<elapsed>[\d:]+)<"
-    r"(?:[^,\]]*, *(?P<rate>[\d.]+)(?P<unit>it/s|s/it))?"
+    r"(?P<what>Captur\w+ [^|%]*?)?:?\s*\d+%\|[^|]*\|\s*(?P<done>\d+)/(?P<total>\d+) \[(?P<elapsed>\d+(?::\d+){0,3})<"
+    rf"(?:[^,\]]*, *(?P<rate>{DECIMAL})(?P<unit>it/s|s/it))?"
 )
 _SIZE = re.compile(r"\((?:bs|num_tokens)=(?P<size>\d+)\b")
 
@@ -35,12 +36,12 @@ def read(line: LogLine, run: EngineRun) -> bool:
 
 def _duration_ns(match: re.Match[str], total: int) -> int:
     """Nanoseconds of the whole bar; the rate is finer than the clock beside it."""
-    rate = float(match["rate"]) if match["rate"] and match["rate"].count(".") < 2 and match["rate"] != "." else 0.0
+    rate = float(match["rate"]) if match["rate"] else 0.0
     if rate > 0:
         return int(total / rate * 1e9) if match["unit"] == "it/s" else int(total * rate * 1e9)
     seconds = 0
     for part in match["elapsed"].split(":"):
-        seconds = seconds * 60 + (int(part) if part else 0)
+        seconds = seconds * 60 + int(part)
     return seconds * 1_000_000_000
 
 

@@ -27,6 +27,8 @@ _DUMP = re.compile(
 _USER_TEXT = re.compile(
     r"Received request |Receive: obj=|Finish: obj=|Generated response |prompt_token_ids|\bprompt: ['\"]"
 )
+# More than any count, time or size; no engine writes such a number of its own.
+_NO_NUMBER = re.compile(r"\d{20}")
 WINDOW_NS = 60_000_000_000
 MAX_WINDOWS = 512
 
@@ -127,7 +129,7 @@ class LogReader:
             if place is not None and place.last is not None:
                 place.last.quiet_lines += 1
             return
-        if _USER_TEXT.search(text):
+        if _USER_TEXT.search(text) or _NO_NUMBER.search(text):
             return
         peeled = peel(text, self._clock)
         if "\n" not in peeled.message and "\r" not in peeled.message:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from replaywatch.sources.logs.prefix import LogLine
 from replaywatch.sources.logs.run import EngineRun
 
+# A decimal number as engines print it; what it matches, float() takes.
+DECIMAL = r"\d+(?:\.\d+)?"
 Rule = tuple["re.Pattern[str]", Callable[["re.Match[str]", LogLine, EngineRun], None]]
 
 

@@ -12,7 +12,7 @@ from replaywatch.contract.window import BlindSpot, Mode, Phase
 from replaywatch.sources.logs import sglang_config
 from replaywatch.sources.logs.literals import as_sizes, read_value
 from replaywatch.sources.logs.prefix import LogLine
-from replaywatch.sources.logs.rules import Rule, take_first
+from replaywatch.sources.logs.rules import DECIMAL, Rule, take_first
 from replaywatch.sources.logs.run import EngineRun
 
 GB = 1 << 30  # SGLang's "GB" is 2**30 bytes
@@ -29,8 +29,8 @@ _BEGIN = re.compile(
 _END = re.compile(
     r"Capture (?:(?P<role>\w{1,20}) (?P<phase>\w{1,20}) )?(?P<kind>[\w ]{0,40}?)(?:CUDA|cuda) graph end\.(?P<rest>.*)"
 )
-_ELAPSED = re.compile(r"(?:Time elapsed: |elapsed=)(?P<secs>[\d.]+) s")
-_USED = re.compile(r"mem usage=(?P<gb>-?[\d.]+) GB")
+_ELAPSED = re.compile(rf"(?:Time elapsed: |elapsed=)(?P<secs>{DECIMAL}) s")
+_USED = re.compile(rf"mem usage=(?P<gb>-?{DECIMAL}) GB")
 _SIZES = re.compile(r"\b(?:bs|num_tokens)=(?P<sizes>\[.*?\])")
 _BACKEND = re.compile(r"\bbackend=(?P<name>\w+)")
 _OLD_SIZES = re.compile(

@@ -6,7 +6,7 @@ import re
 
 from replaywatch.sources.logs.literals import as_bool, as_int, as_mapping, as_sizes, read_arguments, read_value
 from replaywatch.sources.logs.prefix import LogLine
-from replaywatch.sources.logs.rules import Rule, take_all
+from replaywatch.sources.logs.rules import DECIMAL, Rule, take_all
 from replaywatch.sources.logs.run import EngineRun
 
 _CONFIG = re.compile(r"cuda_graph_config=(?P<value>None|[\w.]*CudaGraphConfig\((?P<args>.*)|\{.*)")
@@ -22,7 +22,7 @@ _WARMUP = re.compile(
 _SKIPPED = re.compile(r"Skipping CUDA graph warmup.*?batch size=(?P<bs>\d+)")
 _TOO_LARGE = re.compile(r"CUDA graph padding is enabled, but one of the given CUDA graph batch sizes.*")
 _PIECEWISE = re.compile(r"Run(?:ning)? piecewise CUDA graph warmup")
-_ITERATION = re.compile(r"iter = \d+.*?host_step_time = (?P<ms>[\d.]+)ms.*?num_scheduled_requests: (?P<n>\d+)")
+_ITERATION = re.compile(rf"iter = \d+.*?host_step_time = (?P<ms>{DECIMAL})ms.*?num_scheduled_requests: (?P<n>\d+)")
 _VERSION = re.compile(r"TensorRT[- ]LLM version: (?P<version>\d[\w.]*)")
 _READY = re.compile(r"Application startup complete|Uvicorn running on|server is ready", re.IGNORECASE)
 _DISABLED = re.compile(r"(?:[Dd]isabl\w+|turning off) CUDA [Gg]raphs? (?:because|since|due to|for|as) (?P<why>.*)")

@@ -10,7 +10,7 @@ import re
 
 from replaywatch.sources.logs import vllm_config, vllm_modes, vllm_steps
 from replaywatch.sources.logs.prefix import LogLine
-from replaywatch.sources.logs.rules import Rule, take_first
+from replaywatch.sources.logs.rules import DECIMAL, Rule, take_first
 from replaywatch.sources.logs.run import EngineRun
 
 GIB = 1 << 30
@@ -18,11 +18,11 @@ GIB = 1 << 30
 _VERSION = re.compile(r"(?:vLLM API server version|vLLM version|█\s+version) v?(?P<version>\d[\w.+]*)")
 _PROFILE = re.compile(r"Profiling CUDA graph memory: (?P<plan>.*)")
 _PLANNED = re.compile(r"\w+=(\d+) \(largest=(\d+)\)")
-_ESTIMATE = re.compile(r"Estimated CUDA graph memory: (?P<gib>[\d.]+) GiB total")
+_ESTIMATE = re.compile(rf"Estimated CUDA graph memory: (?P<gib>{DECIMAL}) GiB total")
 _POOL = re.compile(
-    r"CUDA graph pool memory: (?P<actual>[\d.]+) GiB \(actual\), (?P<estimated>[\d.]+) GiB \(estimated\)"
+    rf"CUDA graph pool memory: (?P<actual>{DECIMAL}) GiB \(actual\), (?P<estimated>{DECIMAL}) GiB \(estimated\)"
 )
-_DONE = re.compile(r"Graph capturing finished in (?P<secs>\d+(?:\.\d+)?) secs?, took (?P<gib>-?\d+\.\d+) GiB")
+_DONE = re.compile(rf"Graph capturing finished in (?P<secs>{DECIMAL}) secs?, took (?P<gib>-?{DECIMAL}) GiB")
 _BACKEND = re.compile(r"Using (?P<name>[\w-]+(?: Attention)?) (?:attention )?backend(?: out of| on V1|\.|$)")
 _RUNNER = re.compile(r"Using V(?P<n>\d) Model Runner")
 _READY = re.compile(
