@@ -71,6 +71,24 @@ def test_model_is_named_without_its_path(adapter):
     assert adapter.workload() == {"model_name": "tiny-llama", "rank": 0}
 
 
+def pipeline(rank, drafts=None, **sizes):
+    parallel = SimpleNamespace(rank=rank, pipeline_parallel_size=2, data_parallel_rank=0, **sizes)
+    return SimpleNamespace(parallel_config=parallel, speculative_config=drafts)
+
+
+def test_pipeline_stage_is_the_component_of_its_ranks(adapter):
+    for rank, stage in enumerate((0, 0, 1, 1, 0, 0, 1, 1)):  # the second four: another replica of one launcher
+        adapter.learn(pipeline(rank, tensor_parallel_size=2))
+        assert adapter.workload() == {"rank": rank, "component": f"stage {stage}"}
+    adapter.learn(pipeline(5, tensor_parallel_size=2, prefill_context_parallel_size=2))
+    assert adapter.workload()["component"] == "stage 1"
+
+
+def test_pipeline_stage_does_not_hide_the_draft_model(adapter):
+    adapter.learn(pipeline(3, drafts=SimpleNamespace(num_speculative_tokens=2)))
+    assert "component" not in adapter.workload()
+
+
 def test_what_was_asked_reaches_a_child_process(adapter):
     config = made(enforce_eager=True)
     code = (
@@ -126,4 +144,4 @@ def test_things_without_attributes_give_no_fields_and_no_error():
     fields = vllm_config.config_fields(object(), None, ())
     assert fields["engine"] == "vllm"
     assert "resolved_mode" not in fields
-    assert vllm_config.workload_fields(None) == {"model_name": None, "rank": None}
+    assert vllm_config.workload_fields(None) == {"model_name": None, "rank": None, "component": None}

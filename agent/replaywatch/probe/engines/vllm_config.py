@@ -5,6 +5,7 @@ Source: `vllm/config/{vllm,compilation,model,scheduler,parallel}.py`, `vllm/conf
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -87,16 +88,31 @@ def config_fields(vllm_config: Any, asked: Mapping[str, Any] | None, heard: Iter
 
 
 def workload_fields(vllm_config: Any) -> dict[str, Any]:
-    """Fields of Workload that vLLM knows: the served name and the rank over all ranks."""
+    """Fields of Workload that vLLM knows: the served name, the rank over all ranks, the pipeline stage as component.
+
+    Beside a draft model no stage is named: the component is what tells the two apart there.
+    """
     name = reach(vllm_config, "model_config.served_model_name") or reach(vllm_config, "model_config.model")
     if isinstance(name, (list, tuple)):
         name = name[0] if name else None
     rank = _number(reach(vllm_config, "parallel_config.rank"))
+    stage = pipeline_stage(vllm_config) if reach(vllm_config, "speculative_config") is None else None
     replica = _number(reach(vllm_config, "parallel_config.data_parallel_rank"))
     size = _number(reach(vllm_config, "parallel_config.world_size"))
     if rank is not None and replica and size:
         rank += replica * size
-    return {"model_name": str(name).rstrip("/").rsplit("/", 1)[-1][:128] if name else None, "rank": rank}
+    name = str(name).rstrip("/").rsplit("/", 1)[-1][:128] if name else None
+    return {"model_name": name, "rank": rank, "component": f"stage {stage}" if stage is not None else None}
+
+
+def pipeline_stage(vllm_config: Any) -> int | None:
+    """Stage of this rank, from 0; None without a pipeline. Ranks count tensors first, then contexts, then stages."""
+    parallel = reach(vllm_config, "parallel_config")
+    rank, stages = _number(reach(parallel, "rank")), _number(reach(parallel, "pipeline_parallel_size"))
+    if rank is None or stages is None or stages < 2:
+        return None
+    ways = (_number(reach(parallel, f"{way}_parallel_size")) or 1 for way in ("tensor", "prefill_context"))
+    return rank // math.prod(ways) % stages
 
 
 def max_capture_size(vllm_config: Any) -> int | None:
