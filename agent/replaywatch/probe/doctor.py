@@ -1,20 +1,21 @@
 """`replaywatch doctor`: what will be seen on this host and in this process, what will not, and why.
 
 `before` looks at the host and at the Python environment without importing torch or touching CUDA; `after` judges a
-process by the last frame it sent. Both return checks, and only the command line prints.
+process by what it sent. Both return checks, and only the command line prints.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from replaywatch.contract.wire import Batch
+from replaywatch.contract.window import Window, Workload
 from replaywatch.probe.launch import INJECTION
 from replaywatch.probe.settings import settle
 from replaywatch.probe.tracer import find_library
@@ -22,6 +23,8 @@ from replaywatch.probe.tracer import find_library
 State = Literal["ok", "blind", "bad"]
 MIN_TORCH: Final = (2, 4)
 OFFICIAL_TORCH: Final = (2, 14)
+# The agent's own limit: sockaddr_un holds 108, and the agent binds a longer name first.
+MAX_SOCKET_PATH_BYTES: Final = 100
 # Variables that take graphs or sight away, and what each does.
 CONFLICTS: Final[Mapping[str, str]] = {
     "TORCH_COMPILE_DISABLE": "torch.compile is off, and with it its graphs",
@@ -63,21 +66,28 @@ def before(
     ]
 
 
-def after(batch: Batch) -> list[Check]:
-    """What a process said of itself in its last frame."""
+def after(windows: Iterable[Window]) -> list[Check]:
+    """What processes said of themselves. Shape: one window for each process, component and phase."""
     checks = []
-    for window in batch.windows:
-        seen = window.dispatch
-        who = window.workload.label
+    for window in windows:
+        seen, cost, who = window.dispatch, window.cost, _who(window.workload)
         if seen.replays is not None:
-            graphs = f"{seen.live_graphs or 0} graphs alive, {seen.replays} replays in the last window"
-            checks.append(Check("graphs", "ok", f"{who}: {graphs}"))
+            alive = "" if seen.live_graphs is None else f"{seen.live_graphs} graphs alive, "
+            seconds = (window.end_ns - window.start_ns) / 1e9
+            checks.append(Check("graphs", "ok", f"{who}: {alive}{seen.replays} replays in {seconds:.1f} s"))
+        if seen.steps:
+            steps = ", ".join(f"{count} {mode}" for mode, count in seen.steps.items())
+            checks.append(Check("steps", "ok", f"{who}: {steps}"))
         checks += [Check(spot.signal, "blind", f"{who}: {spot.reason}") for spot in window.blind]
-        cost = window.cost
         if cost is not None and (cost.errors or cost.frames_dropped):
             sentence = f"{who}: {cost.errors} hooks failed, {cost.frames_dropped} frames were dropped"
             checks.append(Check("probe", "bad" if cost.errors else "blind", sentence))
     return checks
+
+
+def _who(workload: Workload) -> str:
+    pid = f"pid {workload.pid}"
+    return workload.label if workload.pid is None or pid in workload.label else f"{workload.label}, {pid}"
 
 
 def _gpu(proc: Path) -> Check:
@@ -130,17 +140,27 @@ def _tracer(environment: Mapping[str, str]) -> Check:
 
 def _socket(environment: Mapping[str, str]) -> Check:
     path = Path(settle({}, environment).socket)
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH_BYTES:
+        shorter = f"at most {MAX_SOCKET_PATH_BYTES} are possible; give a shorter one to both sides"
+        return Check("agent", "bad", f"the socket path {path} has {size} bytes, {shorter}")
     try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return Check("agent", "bad", f"no agent listens at {path}; start it with: replaywatch agent")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knock:  # connecting sends nothing
+            knock.connect(str(path))
     except OSError as error:
-        return Check("agent", "bad", f"{path} cannot be reached ({error.strerror}); check its folder's permissions")
-    if not stat.S_ISSOCK(mode):
-        return Check("agent", "bad", f"{path} is no socket; give another one with REPLAYWATCH_PROBE_SOCKET")
-    if not os.access(path, os.W_OK):
-        return Check("agent", "bad", f"this user may not write to {path}; see the agent's --socket-group")
-    return Check("agent", "ok", f"an agent's socket is at {path}")
+        return Check("agent", "bad", _unreachable(path, error))
+    return Check("agent", "ok", f"an agent listens at {path}")
+
+
+def _unreachable(path: Path, error: OSError) -> str:
+    """Why nothing can be sent to a socket, and what to do."""
+    if error.errno == errno.EPROTOTYPE or (os.path.exists(path) and not path.is_socket()):
+        return f"{path} is no datagram socket; give another one with REPLAYWATCH_PROBE_SOCKET"
+    if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+        return f"no agent listens at {path}; start it with: replaywatch agent"
+    if isinstance(error, PermissionError):
+        return f"this user may not write to {path}; see the agent's --socket-group and the permissions of its folder"
+    return f"{path} cannot be reached ({error.strerror}); check its folder"
 
 
 def _injection(environment: Mapping[str, str]) -> Check:
