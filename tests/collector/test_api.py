@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import random
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
 
 from collector import web
 from collector.conftest import Start
+from collector.material import SECOND, body, eager_window, workload
 from collector.polling import until
-from collector.test_metrics import feed
+from collector.test_metrics import HEADERS, feed
+from replaywatch.contract.histogram import Histogram
+from replaywatch.contract.window import Timing
 
 
 def test_workloads_are_listed_worst_first_with_pages(start: Start) -> None:
@@ -46,6 +51,21 @@ def test_a_workload_and_its_series_add_up(start: Start) -> None:
         for bound in ("from", "to")
     ]
     assert sum(p["windows"] for half in halves for p in half) == 48
+
+
+def test_steps_that_only_an_engine_timed_have_a_time_everywhere(start: Start) -> None:
+    """An engine without a single replay: its hooks time steps by mode, and nothing else does."""
+    handle = start()
+    handle.collector.loops["detection"].stop()
+    timed = Timing(step_by_mode={"eager": Histogram.of([14_000_000] * 60)})
+    made = eager_window(time.time_ns() - 30 * SECOND, random.Random(1), workload("eager-only"))
+    content = body([replace(made, timing=timed, traced=None)], "k-eager-only")
+    assert web.post(f"{handle.url}/v1/batches", content=content, headers=HEADERS).status_code == 200
+    handle.collector.detection.tick()
+    (listed,) = web.get(f"{handle.url}/v1/workloads").json()["workloads"]
+    assert listed["recent"]["step_us"] == 14_000
+    series = web.get(f"{handle.url}/v1/workloads/{listed['workload']['id']}/windows?points=5").json()["points"]
+    assert [p["step_us"] for p in series] == [14_000]
 
 
 def test_incidents_can_be_read_with_their_history(start: Start) -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.windows import WINDOW
+from replaywatch.contract.histogram import Histogram
 from replaywatch.contract.merging import merge_records
-from replaywatch.contract.window import Dispatch, TracedWork, Window, Workload, merge_all, merge_windows
+from replaywatch.contract.window import Dispatch, Timing, TracedWork, Window, Workload, merge_all, merge_windows
 
 EMPTY = Window(workload=Workload(pod="a"), start_ns=5, end_ns=6, origin="probe")
 
@@ -52,3 +53,10 @@ def test_equal_workloads_have_equal_keys_and_others_differ() -> None:
     assert Workload(pod="a", rank=1).key == Workload(pod="a", rank=1).key
     assert Workload(pod="a", rank=1).key != Workload(pod="a", rank=2).key
     assert Workload(pod="a").key != Workload(container="a").key
+
+
+def test_steps_are_those_of_all_modes_where_nothing_else_timed_them() -> None:
+    replayed, eager = Histogram.of([2_000] * 3), Histogram.of([14_000])
+    assert Timing().steps is None
+    assert Timing(step_by_mode={"full": replayed, "eager": eager}).steps == Histogram.of([2_000] * 3 + [14_000])
+    assert Timing(step_period=replayed, step_by_mode={"eager": eager}).steps == replayed

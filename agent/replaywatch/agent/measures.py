@@ -18,7 +18,7 @@ HISTOGRAMS: Final[Mapping[str, tuple[Callable[[Timing], Histogram | None], int, 
     "cudagraph_replay_seconds": (lambda t: t.replay, 15, 31),
     "cudagraph_replay_gap_seconds": (lambda t: t.replay_gap, 10, 26),
     "cudagraph_launch_gap_seconds": (lambda t: t.launch_gap, 9, 24),
-    "cudagraph_step_seconds": (lambda t: t.step_period, 18, 34),
+    "cudagraph_step_seconds": (lambda t: t.steps, 18, 34),
     "cudagraph_capture_seconds": (lambda t: t.capture, 22, 38),
 }
 

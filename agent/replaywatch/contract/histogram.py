@@ -109,6 +109,14 @@ class Histogram:
         return above / self.count
 
 
+def merge_histograms(histograms: Iterable[Histogram]) -> Histogram | None:
+    """All in one; None where there are none."""
+    total: Histogram | None = None
+    for histogram in histograms:
+        total = histogram if total is None else total.merge(histogram)
+    return total
+
+
 class HistogramBuilder:
     """A histogram being filled; not thread-safe."""
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final, Literal
 
 from replaywatch.contract.device import DeviceState
-from replaywatch.contract.histogram import Histogram
+from replaywatch.contract.histogram import Histogram, merge_histograms
 from replaywatch.contract.merging import merge_all_records, merge_records, merge_values
 from replaywatch.contract.record import record
 
@@ -156,6 +156,11 @@ class Timing:
     launch_call: Histogram | None = None
     graph_launch_call: Histogram | None = None
     host_plan: Histogram | None = None
+
+    @property
+    def steps(self) -> Histogram | None:
+        """Steps of all modes: `step_period`, or `step_by_mode` together where only an engine's hooks timed them."""
+        return self.step_period or merge_histograms((self.step_by_mode or {}).values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

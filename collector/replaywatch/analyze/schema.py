@@ -62,7 +62,7 @@ def step_us(result: Result) -> float | None:
     estimate = result.judgement.estimate
     if estimate is not None and estimate.step_us is not None:
         return round(estimate.step_us, 1)
-    period = result.window.timing.step_period
+    period = result.window.timing.steps
     median = period.quantile(0.5) if period is not None else None
     return round(median / 1000, 1) if median is not None else None
 

@@ -70,7 +70,7 @@ def snapshot_document(snapshot: Fingerprint | EngineConfig | None) -> Document |
 
 def window_document(window: Window) -> Document:
     """The figures that people ask of a window."""
-    period = window.timing.step_period
+    period = window.timing.steps
     traced = window.traced
     return {
         "start": time_text(window.start_ns),

@@ -217,7 +217,7 @@ def _add_windows(session: Session, new: Sequence[tuple[int, PreparedBatch]]) -> 
 def sums_of(window: Window) -> tuple[float | None, ...]:
     """What charts add up, in the order of the columns of `tables.Sums`."""
     steps = window.dispatch.steps
-    period = window.timing.step_period
+    period = window.timing.steps
     traced = window.traced
     dispatched: tuple[float | None, ...] = (None, None, None)
     if steps is not None:

@@ -57,7 +57,7 @@ def row_of(view: WorkloadView) -> FleetRow:
 
 def step_us(view: WorkloadView) -> float | None:
     """Mean step time of the recent past in microseconds; the estimate's where none was timed."""
-    period = view.recent.timing.step_period
+    period = view.recent.timing.steps
     if period is not None and period.mean is not None:
         return period.mean / 1000
     return view.estimate.step_us if view.estimate is not None else None

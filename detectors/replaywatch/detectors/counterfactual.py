@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
+from replaywatch.contract.histogram import merge_histograms
 from replaywatch.contract.verdict import Estimate
 from replaywatch.contract.window import TracedWork, Window
 from replaywatch.detectors import calibration as cost
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import merged_periods, spread_of, usual_step_of
+from replaywatch.detectors.figures import spread_of, usual_step_of
 from replaywatch.detectors.readings import traced
 from replaywatch.detectors.roofline import estimate_by_roofline
 
@@ -180,7 +181,7 @@ def timed_steps(window: Window) -> TimedSteps | None:
     work, timing = window.traced, window.timing
     if window.origin != "probe" or work is None:
         return None
-    periods = merged_periods(timing.step_by_mode) or timing.step_period
+    periods = merge_histograms((timing.step_by_mode or {}).values()) or timing.step_period
     if periods is None or periods.count < cost.TIMED_STEPS_RATIO * max(1, work.steps + work.skipped_steps):
         return None
     usual_us, _ = usual_step_of(periods)

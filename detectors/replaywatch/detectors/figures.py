@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from math import log, sqrt
 from typing import Final
 
@@ -74,16 +73,8 @@ def _read(window: Window) -> Figures:
 
 def usual_step(timing: Timing) -> tuple[float | None, float | None]:
     """Mean microseconds of the steps that are no pauses, and the share of the time that pauses take."""
-    periods = timing.step_period or merged_periods(timing.step_by_mode)
+    periods = timing.steps
     return (None, None) if periods is None else usual_step_of(periods)
-
-
-def merged_periods(by_mode: Mapping[str, Histogram] | None) -> Histogram | None:
-    """Steps of all modes; None where no mode was timed."""
-    if not by_mode:
-        return None
-    first, *others = by_mode.values()
-    return reduce(Histogram.merge, others, first)
 
 
 def spread_of(periods: Histogram) -> float:

@@ -22,10 +22,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from replaywatch.contract.histogram import merge_histograms
 from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.verdict import Estimate, EvidenceItem
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.figures import mean_size, merged_periods, usual_step_of
+from replaywatch.detectors.figures import mean_size, usual_step_of
 
 METHOD: Final = "least time to read weights and cache"
 MIN_STEPS: Final = 50
@@ -140,7 +141,7 @@ def _unreplayed_step_ns(evidence: Evidence) -> float | None:
     if total < MIN_STEPS or steps.get("full", 0) > 0.05 * total:
         return None
     by_mode = evidence.recent.timing.step_by_mode or {}
-    periods = merged_periods({mode: h for mode, h in by_mode.items() if mode != "full"})
+    periods = merge_histograms(h for mode, h in by_mode.items() if mode != "full")
     if periods is None or periods.count < MIN_STEPS:
         return None
     usual_us, _ = usual_step_of(periods)
