@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
+import threading
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -28,7 +32,7 @@ from replaywatch.contract.window import (
 from replaywatch.contract.wire import WIRE_VERSION, decode, decode_record, jsonable
 from replaywatch.probe import snapshots, windows, workload
 from replaywatch.probe.counts import Tally
-from replaywatch.probe.outlet import MAX_FRAME_BYTES, encode
+from replaywatch.probe.outlet import MAX_FRAME_BYTES, Outlet, encode
 
 PROGRAM = """
 import replaywatch.probe as probe; probe.start()
@@ -127,6 +131,30 @@ def test_snapshots_come_once_with_the_ids_that_windows_point_to(sent: list[bytes
     assert {f.gpu_model for f in prints.values()} == {"Simulated device"}
 
 
+def test_snapshots_are_repeated_where_other_windows_are_sent_beside_the_main_one(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
+        run(
+            """
+            import replaywatch.probe as probe; probe.start()
+            import time
+            from replaywatch.probe import emission, session
+            emission.REPEAT_SNAPSHOTS = 4
+            end = time.time() + 20
+            while time.time() < end and session.current().outlet.sent < 24:
+                probe.record_step("full", batch=4); probe.record_step("eager", batch=1, phase="prefill")
+                time.sleep(0.005)
+            """,
+            listener,
+            None,
+            REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05",
+        )
+        batches = [decode(frame) for frame in pump.stop()]
+    assert len({b.windows[0].config_id for b in batches}) == 1
+    assert sum(bool(b.fingerprints) and bool(b.configs) for b in batches) >= 3
+    assert sum(bool(b.fingerprints) for b in batches) < len(batches) / 4
+
+
 def test_keys_of_frames_differ(sent: list[bytes]) -> None:
     keys = [decode(frame).key for frame in sent]
     assert len(set(keys)) == len(keys)
@@ -153,6 +181,33 @@ def test_a_tally_is_the_contracts_histogram(values: list[int]) -> None:
         values
     )
     assert tally.take() is None
+
+
+def test_a_tally_that_is_taken_while_another_thread_adds_is_whole() -> None:
+    tally, on, added = Tally(), threading.Event(), 0
+
+    def add() -> None:
+        nonlocal added
+        while not on.is_set():
+            added += 1
+            tally.add(added * 37 % 1_000_003)
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=add)
+    thread.start()
+    end, found, torn = time.monotonic() + 0.5, 0, 0
+    try:
+        while time.monotonic() < end:
+            taken = tally.take() or {"n": 0, "b": {}}
+            found += taken["n"]  # type: ignore[operator]
+            torn += taken["n"] != sum(taken["b"].values()) + taken.get("z", 0)  # type: ignore[attr-defined, operator]
+    finally:
+        on.set()
+        thread.join()
+        sys.setswitchinterval(usual)
+    assert torn == 0
+    assert 0.99 * added <= found + tally.count <= added
 
 
 def _window_with(histogram: object) -> dict[str, object]:
@@ -182,6 +237,29 @@ def test_no_frame_is_longer_than_a_datagram_may_be(observations: int, width: int
     data = encode(windows.frame("k", 0, body))
     assert len(data) <= MAX_FRAME_BYTES
     assert decode(data).windows[0].dispatch.replays == 7
+
+
+def frame_of(key: str, **parts: object) -> dict[str, object]:
+    return windows.frame(key, 0, {"workload": {"pid": 1}, "start_ns": 0, "end_ns": 1, "origin": "probe", **parts})
+
+
+def test_a_frame_that_no_datagram_can_hold_is_dropped_and_holds_nothing_up(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        outlet = Outlet(str(listener.path))
+        assert outlet.send(frame_of("first"))
+        assert outlet._socket is not None
+        outlet._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a host with small buffers
+        assert not outlet.send(frame_of("long", observations=[{"kind": "error", "detail": "x" * 30_000}]))
+        assert outlet.send(frame_of("next"))
+        assert [json.loads(f)["key"] for f in listener.frames()] == ["first", "next"]
+        assert (outlet.sent, outlet.dropped, outlet.waiting) == (2, 1, 0)
+        outlet.close()
+
+
+def test_a_frame_with_something_that_is_not_json_is_dropped_and_counted(tmp_path: Path) -> None:
+    outlet = Outlet(str(tmp_path / "nobody.sock"))
+    assert not outlet.send(frame_of("k", dispatch={"real_tokens": object()}))
+    assert (outlet.dropped, outlet.waiting) == (1, 0)
 
 
 def test_names_of_fields_are_those_of_the_contract() -> None:

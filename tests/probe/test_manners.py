@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.harness import GENERATIONS, Listener, Pump, merged, program_environment, run, seen
+from probe.harness import GENERATIONS, Listener, Pump, merged, program_environment, run, seen, until
 from replaywatch.contract.wire import decode
 
 START = "import replaywatch.probe as probe; probe.start()\n"
@@ -182,6 +182,27 @@ def test_an_agent_that_comes_back_gets_what_waited(tmp_path: Path) -> None:
     assert process.returncode == 0, errors
     whole = merged([decode(frame) for frame in before + after])
     assert whole.dispatch.replays == 400
+    assert any(decode(frame).fingerprints and decode(frame).configs for frame in after)
+
+
+def test_snapshots_of_a_dropped_frame_are_sent_again(tmp_path: Path) -> None:
+    path, dropped = tmp_path / "agent.sock", tmp_path / "dropped"
+    process = subprocess.Popen(
+        [sys.executable, "-c", START + GRAPHS + "import pathlib, time\nfrom replaywatch.probe import session\n"
+         "made, outlet, end = captured(), session.current().outlet, time.time() + 20\n"
+         "while time.time() < end and not outlet.sent:\n    made.replay(); time.sleep(0.01)\n"
+         f"    if outlet.dropped > 1: pathlib.Path({str(dropped)!r}).touch()\n"],
+        env=program_environment(path, "2.13", REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05"),
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert until(dropped.exists, 15)
+    with Listener(path) as listener:
+        pump = Pump(listener)
+        _, errors = process.communicate(timeout=30)
+        batches = [decode(frame) for frame in pump.stop()]
+    assert process.returncode == 0, errors
+    known = {i for b in batches for i in b.fingerprints}
+    assert {b.windows[0].fingerprint_id for b in batches} == known
 
 
 @pytest.mark.parametrize("torch", GENERATIONS)

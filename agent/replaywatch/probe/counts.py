@@ -14,43 +14,52 @@ _BOUNDS = tuple(2.0 ** (i / BUCKETS_PER_DOUBLING - 1.0) for i in range(BUCKETS_P
 
 
 class Tally:
-    """A histogram of non-negative integers being filled; not thread-safe. Units: those of the field it fills."""
+    """A histogram of non-negative integers being filled. Units: those of the field it fills.
 
-    __slots__ = ("buckets", "count", "sum", "zero")
+    One thread may add while another takes: what is taken is whole, and at most the value that is being added is lost.
+    """
+
+    __slots__ = ("buckets", "sum", "zero")
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         """Start over."""
-        self.count = 0
         self.sum = 0
         self.zero = 0
         self.buckets: dict[int, int] = {}
 
+    @property
+    def count(self) -> int:
+        """Values so far."""
+        return sum(dict(self.buckets).values()) + self.zero
+
     def add(self, value: int) -> None:
         """Count a value."""
-        self.count += 1
         if value <= 0:
             self.zero += 1
             return
-        self.sum += value
         mantissa, exponent = frexp(value)
         index = bisect_left(_BOUNDS, mantissa) + (exponent - 1) * BUCKETS_PER_DOUBLING
-        self.buckets[index] = self.buckets.get(index, 0) + 1
+        buckets = self.buckets  # read once: `take` may put another one in its place
+        buckets[index] = buckets.get(index, 0) + 1
+        self.sum += value
 
     def take(self) -> dict[str, object] | None:
         """What was counted, in the wire form, and start over; None when nothing was."""
-        if not self.count:
+        if not self.buckets and not self.zero:
             return None
+        buckets, total, zero = self.buckets, self.sum, self.zero
+        self.buckets, self.sum, self.zero = {}, 0, 0
+        counted = dict(buckets)  # a copy is one step; whoever adds right now may still hold the original
         short: dict[str, object] = {
-            "n": self.count,
-            "s": self.sum,
-            "b": {str(index): count for index, count in self.buckets.items()},
+            "n": sum(counted.values()) + zero,
+            "s": total,
+            "b": {str(index): count for index, count in counted.items()},
         }
-        if self.zero:
-            short["z"] = self.zero
-        self.clear()
+        if zero:
+            short["z"] = zero
         return short
 
 

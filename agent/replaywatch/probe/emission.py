@@ -11,7 +11,7 @@ from replaywatch.probe import snapshots, windows, workload
 if TYPE_CHECKING:
     from replaywatch.probe.session import Session
 
-# How often snapshots are sent again, for an agent that was restarted.
+# After so many emissions snapshots are sent again, for an agent that lost them.
 REPEAT_SNAPSHOTS = 60
 
 
@@ -24,13 +24,14 @@ class Emitter:
         self.cpu_ns = 0
         self.replayed = False
         self._first_ns = self.start_ns
-        self._number = 0
+        self._frames = 0
         self._cpu_seen_ns = 0
         self._errors = 0
         self._sent = 0
         self._dropped = 0
         self._last_replays = 0
-        self._snapshots: tuple[str, str] | None = None
+        self._known: tuple[str, str, int] | None = None  # ids of the snapshots that an agent got, and which agent
+        self._since_snapshots = 0
 
     def emit(self, now: int, leaving: bool = False) -> None:
         """Take all counts and send them as one window per workload."""
@@ -73,7 +74,7 @@ class Emitter:
         windows.add_histograms(timing, times.pop((None, None), {}))
         fingerprint, config = self._take_snapshots()
         common: dict[str, Any] = {"fingerprint_id": fingerprint[0], "config_id": config[0]}
-        self._send(
+        self._send_with_snapshots(
             windows.window(
                 self._who(), self.start_ns, now, base, timing,
                 traced=traced, memory=memory, cost=cost, blind=session.sight.blind_spots(),
@@ -84,7 +85,7 @@ class Emitter:
         for component, phase in sorted({*steps, *times}, key=str):
             dispatch, timing = steps.get((component, phase), {}), times.get((component, phase), {})
             who = self._who(component, phase)
-            self._send(windows.window(who, self.start_ns, now, dispatch, timing, **common), None, None)
+            self._send(windows.window(who, self.start_ns, now, dispatch, timing, **common))
         if not leaving:
             session.outlet.flush()
         self.start_ns = now
@@ -139,22 +140,26 @@ class Emitter:
             (snapshots.digest(snapshots.CONFIG_FIELDS, config), config),
         )
 
+    def _send_with_snapshots(
+        self, window: dict[str, Any], fingerprint: tuple[str, dict[str, Any]], config: tuple[str, dict[str, Any]]
+    ) -> None:
+        """Send a window, and the snapshots where they are new or an agent may lack them. Shape: (id, fields)."""
+        outlet, told = self._session.outlet, self._known
+        self._since_snapshots += 1
+        if told == (fingerprint[0], config[0], outlet.connections) and self._since_snapshots < REPEAT_SNAPSHOTS:
+            self._send(window)
+            return
+        # Frames that wait may be dropped: what they carry is known only once they left.
+        sent = self._send(window, dict([fingerprint]), dict([config]))
+        self._known = (fingerprint[0], config[0], outlet.connections) if sent else None
+        self._since_snapshots = 0
+
     def _send(
         self,
         window: dict[str, Any],
-        fingerprint: tuple[str, dict[str, Any]] | None,
-        config: tuple[str, dict[str, Any]] | None,
-    ) -> None:
-        self._number += 1
-        key = f"{os.getpid()}-{self._first_ns:x}-{self._number}"
-        new = fingerprint is not None and config is not None and (
-            self._snapshots != (fingerprint[0], config[0]) or self._number % REPEAT_SNAPSHOTS == 0
-        )  # fmt: skip
-        frame = windows.frame(
-            key, time_ns(), window,
-            {fingerprint[0]: fingerprint[1]} if new and fingerprint else None,
-            {config[0]: config[1]} if new and config else None,
-        )  # fmt: skip
-        self._session.outlet.send(frame)
-        if new and fingerprint and config:
-            self._snapshots = (fingerprint[0], config[0])
+        fingerprints: dict[str, dict[str, Any]] | None = None,
+        configs: dict[str, dict[str, Any]] | None = None,
+    ) -> bool:
+        self._frames += 1
+        key = f"{os.getpid()}-{self._first_ns:x}-{self._frames}"
+        return self._session.outlet.send(windows.frame(key, time_ns(), window, fingerprints, configs))

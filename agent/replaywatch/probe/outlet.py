@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from collections import deque
@@ -14,6 +15,7 @@ MAX_WAITING = 12
 class Outlet:
     """Sends frames to the agent, connecting anew whenever the agent was away. Not thread-safe.
 
+    `connections` grows with each agent that is met: a new one knows nothing of what an earlier one was told.
     A few frames wait while the agent restarts or its queue is full, so that counts stay whole; the oldest gives way
     and is counted as dropped.
     """
@@ -24,19 +26,21 @@ class Outlet:
         self._waiting: deque[bytes] = deque()
         self.sent = 0
         self.dropped = 0
+        self.connections = 0
 
     def send(self, frame: dict[str, Any]) -> bool:
-        """Send a frame as one datagram, after those that wait; False where it has to wait or is dropped."""
+        """Send a frame as one datagram, after those that wait; False where one of them has to wait or is dropped."""
+        dropped = self.dropped
         try:
             data = encode(frame)
-        except ValueError:
+        except (TypeError, ValueError):
             self.dropped += 1
             return False
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self.dropped += 1
         self._waiting.append(data)
-        return self.flush()
+        return self.flush() and self.dropped == dropped
 
     def flush(self) -> bool:
         """Send what waits, as far as the agent takes it; True when nothing waits any more."""
@@ -45,11 +49,14 @@ class Outlet:
                 self._put(self._waiting[0])
             except BlockingIOError:
                 return False
-            except OSError:
-                self.close()
-                return False
+            except OSError as error:
+                if error.errno != errno.EMSGSIZE:
+                    self.close()
+                    return False
+                self.dropped += 1  # longer than this host lets a datagram be, now and later
+            else:
+                self.sent += 1
             self._waiting.popleft()
-            self.sent += 1
         return True
 
     def _put(self, data: bytes) -> None:
@@ -80,13 +87,14 @@ class Outlet:
         except OSError:
             outlet.close()
             raise
+        self.connections += 1
         return outlet
 
 
 def encode(frame: dict[str, Any]) -> bytes:
     """A frame as compact JSON of at most MAX_FRAME_BYTES: observations go first, then blind spots, then histograms.
 
-    Raises: ValueError where even that is too long.
+    Raises: ValueError where even that is too long, TypeError where something in it is none of JSON's kinds.
     """
     data = _dump(frame)
     for shorten in (_halve_observations, _halve_observations, _no_observations, _no_blind, _no_timing):
