@@ -189,6 +189,33 @@ del gone
     assert window.memory.by_owner == {"user": 1200}
 
 
+@pytest.mark.parametrize(
+    ("caller", "owner"),
+    [
+        ("worker/gpu_model_runner", "vllm"),
+        ("spec_decode/eagle", "vllm draft"),
+        ("worker/gpu/spec_decode/speculator", "vllm draft"),
+        ("worker/encoder_cudagraph", "vllm encoder"),
+    ],
+)
+def test_part_of_an_engine_owns_what_is_captured_for_it(caller: str, owner: str, tmp_path: Path) -> None:
+    files = {
+        "compilation/cuda_graph": "import torch\ndef capture():\n    made = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(made):\n        torch.cuda.reserved_bytes += 10\n    return made\n",
+        f"v1/{caller}": "from vllm.compilation.cuda_graph import capture\ndef run():\n    return capture()\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / f"vllm/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    module = f"vllm.v1.{caller.replace('/', '.')}"
+    window = seen(
+        START + GRAPHS + f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom {module} import run\nmade = run()\n",
+        tmp_path,
+    )
+    assert window.memory.by_owner == {owner: 10}
+
+
 @pytest.mark.parametrize("owner", ["vllm", "sglang", "transformers"])
 def test_the_owner_is_the_engine_that_captured(owner: str, tmp_path: Path) -> None:
     package = tmp_path / owner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import FrameType
 
 # First match from the innermost frame outwards. Shape: prefix of a module's name, owner.
@@ -15,22 +16,37 @@ _OWNERS = (
     ("flashinfer.", "flashinfer"),
     ("text_generation_server.", "tgi"),
 )
+# Parts of an engine with graphs of their own, by any frame outwards. Source: vLLM 0.9.2 to 0.33.0.
+_PARTS = {
+    "vllm": (
+        ("vllm.v1.spec_decode.", "draft"),
+        ("vllm.v1.worker.gpu.spec_decode.", "draft"),
+        ("vllm.v1.worker.encoder_cudagraph", "encoder"),
+    ),
+}
 _PASSED_OVER = ("torch", "contextlib", "replaywatch", "functools")
 MAX_FRAMES = 64
 
 
 def owner_of_caller() -> str:
-    """Owner of the code that called into the probe: inductor, vllm, sglang, trtllm, transformers, ..., or user."""
+    """Owner of the code that called into the probe: inductor, vllm, vllm draft, sglang, transformers, ..., or user."""
     frame: FrameType | None = sys._getframe(1)
+    owner: str | None = None
     for _ in range(MAX_FRAMES):
         if frame is None:
             break
-        name = frame.f_globals.get("__name__") or ""
-        for prefix, owner in _OWNERS:
-            if name.startswith(prefix):
-                return owner
+        name = str(frame.f_globals.get("__name__") or "")
+        owner = owner or _first(name, _OWNERS)
+        if owner is not None:
+            part = _first(name, _PARTS.get(owner, ()))
+            if part is not None or owner not in _PARTS:
+                return f"{owner} {part}" if part else owner
         frame = frame.f_back
-    return "user"
+    return owner or "user"
+
+
+def _first(name: str, table: Iterable[tuple[str, str]]) -> str | None:
+    return next((word for prefix, word in table if name.startswith(prefix)), None)
 
 
 def place_of_caller() -> str | None:
