@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.verdict import Cause, Vote
 from replaywatch.contract.window import Engine, Observation
+from replaywatch.detectors.environment_switches import harmful_switches
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.readings import times
 
@@ -75,9 +77,10 @@ def _intent_causes(evidence: Evidence) -> list[Cause]:
     if config.enforced_by:
         causes.append(Cause(f"graphs are switched off by {config.enforced_by}", 0.95, "engine configuration"))
     elif config.graphs_enabled is False:
-        causes.append(Cause("graphs are switched off in the engine's configuration", 0.9, "engine configuration"))
-    for name, value in sorted(config.environment.items()):
-        causes.append(Cause(f"{name}={value} is set", 0.6, "environment of the process"))
+        why = config.mode_reason or "graphs are switched off in the engine's configuration"
+        causes.append(Cause(why, 0.9, "engine configuration"))
+    for switch, value in harmful_switches(config):
+        causes.append(Cause(f"{switch.name}={value} is set: {switch.does}", 0.6, "environment of the process"))
     if config.compile_mode in ("default", "max-autotune-no-cudagraphs"):
         causes.append(Cause(f'torch.compile mode "{config.compile_mode}" does not use graphs', 0.85, "compile mode"))
     return causes
@@ -101,10 +104,18 @@ def intent_vote(evidence: Evidence) -> Vote:
     config = evidence.config
     if config is None or (config.graphs_enabled is None and config.requested_mode is None):
         return Vote("intent", "abstains", "no configuration was seen")
-    requested = (config.requested_mode or "").upper()
-    if config.graphs_enabled is False and requested and requested not in _OFF:
-        by = config.enforced_by or config.mode_reason or "something"
-        return Vote("intent", "for", f"{config.requested_mode} was asked for, and {by} turned graphs off")
-    if config.graphs_enabled is False or requested in _OFF:
+    if eager_was_asked(config):
         return Vote("intent", "against", f"eager was asked for ({config.enforced_by or 'configuration'})")
-    return Vote("intent", "for", f"graphs were asked for ({config.requested_mode or 'enabled'})")
+    if config.graphs_enabled is not False:
+        return Vote("intent", "for", f"graphs were asked for ({config.requested_mode or 'enabled'})")
+    by = config.enforced_by or config.mode_reason or "something"
+    if config.requested_mode is None:
+        return Vote("intent", "abstains", f"nobody is known to have asked for eager: {by}")
+    return Vote("intent", "for", f"{config.requested_mode} was asked for, and graphs are off: {by}")
+
+
+def eager_was_asked(config: EngineConfig) -> bool:
+    """Whether somebody asked for eager: as the mode, or through a switch where no mode was asked for."""
+    if config.requested_mode is not None:
+        return config.requested_mode.upper() in _OFF
+    return config.graphs_enabled is False and config.enforced_by is not None

@@ -24,12 +24,12 @@ _STRENGTH: Final = {
 
 
 class Downgrade:
-    """Requested and resolved mode differ, and the resolved one captures less.
+    """Requested and resolved mode differ, and the resolved one captures less; or graphs are off unasked.
 
     What it costs is said by the detectors that measure it (disabled, partial coverage); this one names both modes and
     the engine's reason, as information: PIECEWISE costs a small model three times a token and a large one nothing.
 
-    Bad at: requests that were never written down (defaults changed by a wrapper) have nothing to compare with.
+    Bad at: requests that were never written down have nothing to compare with but the engine's reason for being off.
     """
 
     name: ClassVar[str] = "downgrade"
@@ -41,14 +41,17 @@ class Downgrade:
         if config is None or config.resolved_mode is None:
             return Blind(self.name, "the resolved graph mode is unknown; give the engine's log or attach the probe")
         resolved, requested = config.resolved_mode, config.requested_mode
-        weaker = requested is not None and _is_weaker(resolved, requested)
+        off = _strength(resolved) == 0
+        if causes.eager_was_asked(config) and (off or config.graphs_enabled is False):
+            return Blind(self.name, f"the resolved mode is {resolved}, as asked for; another detector judges that")
+        if off and not config.mode_reason and not seen:
+            return Blind(
+                self.name, f"the resolved mode is {resolved}, and why is unknown; another detector judges that"
+            )
+        weaker = off or (requested is not None and _is_weaker(resolved, requested))
         if not weaker and not seen:
-            if _strength(resolved) == 0:
-                return Blind(self.name, f"the resolved mode is {resolved}, as asked for; another detector judges that")
             seen_running = evidence.is_recording or bool(evidence.lifetime.steps)
             return Healthy(self.name, f"graph mode {resolved} is what was asked for", seen_running)
-        if config.enforced_by or config.graphs_enabled is False:
-            return Blind(self.name, "eager was asked for; another detector judges that")
         reason = config.mode_reason or (seen[0].detail if seen else "the engine gave no reason")
         estimate = estimate_recoverable(evidence)
         return Finding(

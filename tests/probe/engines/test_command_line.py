@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from replaywatch.probe.engines.command_line import as_object, options, switch
 
-words = st.lists(st.one_of(st.text(max_size=12), st.sampled_from(["--a", "-O0", "--a=1", "-", "--", "--=x", "", "{}", "-1"])))
+words = st.lists(
+    st.one_of(st.text(max_size=12), st.sampled_from(["--a", "-O0", "--a=1", "-", "--", "--=x", "", "{}", "-1"]))
+)
 
 
 @given(words)
