@@ -281,6 +281,7 @@ def test_a_fault_of_the_probe_switches_the_hook_off_with_one_line(tmp_path: Path
             [sys.executable, "-c", START + GRAPHS + """
 from replaywatch.probe import session
 made = captured()
+made.replay()
 session.current().ledger.slots = None
 for _ in range(5):
     made.replay()

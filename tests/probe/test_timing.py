@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from probe.harness import GENERATIONS, seen
+from replaywatch.probe.stuck import FOREIGN
 
 START = "import replaywatch.probe as probe; probe.start()\n"
 GRAPHS = """
@@ -82,18 +85,94 @@ def test_a_timed_replay_that_never_ends_is_reported_once_with_its_graph(tmp_path
     assert window.timing.replay is None
 
 
-def test_a_thread_that_stands_still_behind_a_replay_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "one_in", "torch"), [(0, "64", "2.4"), (0, "0", "2.14"), (2, "64", "2.13"), (8, "4", "2.13")]
+)
+def test_a_thread_that_stands_still_behind_a_replay_is_reported(
+    before: int, one_in: str, torch: str, tmp_path: Path
+) -> None:
     window = seen(
         START
         + GRAPHS
-        + "made = captured()\nfor _ in range(8):\n    made.replay(); time.sleep(0.01)\n"
-        + "time.sleep(0.3)\ndevice.hang = True\nmade.replay()\ntime.sleep(3.5)\n",
+        + f"made = captured()\nfor _ in range({before}):\n    made.replay(); time.sleep(0.01)\n"
+        + "device.hang = True\nmade.replay()\ntime.sleep(3.5)\n",
         tmp_path,
-        REPLAYWATCH_PROBE_TIME_ONE_IN="4",
+        torch,
+        REPLAYWATCH_PROBE_TIME_ONE_IN=one_in,
         REPLAYWATCH_PROBE_HANG_SECONDS="0.5",
     )
     stuck = [o for o in window.observations if o.kind == "replay_stuck"]
     assert [o.where for o in stuck] == ["the thread stands still and its stream has unfinished work"]
+    assert ("replay timing" in {b.signal for b in window.blind}) == (one_in == "0")
+
+
+def test_a_stream_that_torch_does_not_own_is_not_asked_and_is_blind(tmp_path: Path) -> None:
+    window = seen(
+        START + GRAPHS + "made = captured()\ndevice.here.stream = 4096\n"
+        "def query(self):\n    raise AssertionError('the stream may be gone')\ntorch.cuda.Stream.query = query\n"
+        "made.replay()\ntime.sleep(2.5)\n",
+        tmp_path,
+        REPLAYWATCH_PROBE_HANG_SECONDS="0.3",
+    )
+    assert {b.signal: b.reason for b in window.blind}["hang watch"] == FOREIGN
+
+
+def test_a_capture_that_nobody_ends_is_blind_until_it_is_over(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+def told():
+    return "hang watch" in {b["signal"] for b in session.current().sight.blind_spots()}
+from replaywatch.probe import session
+kept = torch.cuda.CUDAGraph()
+device.here.stream = 1
+kept.capture_begin()
+end = time.time() + 10
+while not told() and time.time() < end:
+    time.sleep(0.05)
+assert told()
+kept.capture_end()
+while told() and time.time() < end:
+    time.sleep(0.05)
+assert not told()
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_HANG_SECONDS="0.3",
+    )
+    assert "a capture of user does not end; nothing is timed, traced or watched meanwhile" in {
+        b.reason for b in window.blind if b.signal == "hang watch"
+    }
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_capture_that_the_driver_knows_no_more_is_given_up(tmp_path: Path) -> None:
+    source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
+    source.write_text("int cuStreamIsCapturing(void *stream, int *status) { *status = 0; return 0; }\n"
+                      "int cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }\n")  # fmt: skip
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, source], check=True)
+    window = seen(
+        f"import ctypes; driver = ctypes.CDLL({str(library)!r})\n"
+        + START
+        + GRAPHS
+        + """
+kept = torch.cuda.CUDAGraph()
+device.here.stream = 1
+kept.capture_begin()
+device.capturing_streams.clear()
+device.here.stream = 0
+made = captured()
+time.sleep(2.5)
+device.hang = True
+made.replay()
+time.sleep(3.5)
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_HANG_SECONDS="0.5",
+    )
+    assert window.dispatch.captures == {"ok": 1, "failed": 1}
+    assert window.dispatch.failed_calls == {"abandoned": 1}
+    assert sorted({o.kind for o in window.observations}) == ["capture_failed", "replay_stuck"]
 
 
 def test_a_process_that_only_waits_is_not_stuck(tmp_path: Path) -> None:

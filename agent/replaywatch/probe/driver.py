@@ -43,6 +43,18 @@ def relax_capture_mode() -> bool:
     return bool(_done.relaxed)
 
 
+def is_capturing(stream: int) -> bool | None:
+    """Whether a stream is being captured, or was and nobody ended it; None where the driver does not tell."""
+    import ctypes
+
+    library = libcuda()
+    ask = getattr(library, "cuStreamIsCapturing", None) if library is not None else None
+    status = ctypes.c_int(0)
+    if ask is None or ask(ctypes.c_void_p(stream), ctypes.byref(status)) != 0:
+        return None
+    return status.value != 0
+
+
 def nodes_being_captured(stream: int) -> int | None:
     """Nodes so far of the graph that a stream is capturing; None where it captures none or the driver does not tell.
 

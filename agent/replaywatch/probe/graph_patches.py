@@ -74,6 +74,7 @@ class GraphPatches:
         """The replay wrapper over ledgers of its own: what the helper thread measures its cost with."""
         sight = Sight()
         ledger = GraphLedger(sight, Recorders(0, _nothing), _nothing)
+        ledger.recorders.here().left = 1 << 62  # nothing is replayed on this thread's stream
         return GraphPatches(ledger, ReplayTimer(ledger, sight, 1.0), sight, self._nodes).replay(original, on)
 
     def _replay_of_unknown_shape(self, original: Function, on: Switch) -> Function:

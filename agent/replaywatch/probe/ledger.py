@@ -16,6 +16,7 @@ from typing import Any
 from replaywatch.probe.counts import Tally, add_count
 from replaywatch.probe.cuda_errors import error_name
 from replaywatch.probe.owners import owner_of_caller, place_of_caller
+from replaywatch.probe.patching import loaded
 from replaywatch.probe.pools import GraphBytes
 from replaywatch.probe.sight import Sight
 from replaywatch.probe.slots import GraphSlot, Recorders
@@ -40,7 +41,8 @@ class GraphLedger:
         # Keyed by id(graph): the entry leaves before the memory can be used again.
         self.slots: dict[int, GraphSlot] = {}
         self.by_number: dict[int, GraphSlot] = {}
-        self.capturing: set[int] = set()
+        # By number of the graph: torch's stream, None where torch does not tell.
+        self.capturing: dict[int, Any] = {}
         self.finder = StepFinder()
         self.bytes = GraphBytes()
         self._capture = Tally()
@@ -66,7 +68,7 @@ class GraphLedger:
         slot.before_bytes = self.bytes.reserved()
         self.device = self.bytes.current_device()
         slot.begin_ns = perf_counter_ns()
-        self.capturing.add(slot.number)
+        self.capturing[slot.number] = None if self.device is None else loaded("torch").cuda.current_stream()
         return slot
 
     def capture_ended(self, graph: Any) -> None:
@@ -75,7 +77,7 @@ class GraphLedger:
         slot = self.slots.get(id(graph))
         if slot is None or slot.state != "capturing":
             return
-        self.capturing.discard(slot.number)
+        self.capturing.pop(slot.number, None)
         slot.state = "ready"
         self.bytes.captured(slot, graph)
         with self._lock:
@@ -88,7 +90,7 @@ class GraphLedger:
         slot = self.slots.get(id(graph))
         if slot is None or slot.state != "capturing":
             return
-        self.capturing.discard(slot.number)
+        self.capturing.pop(slot.number, None)
         slot.state = "failed"
         self.bytes.captured(slot, graph)
         name = error_name(error)
@@ -97,6 +99,18 @@ class GraphLedger:
             add_count(self._failed, name)
         where = place_of_caller()
         self._sight.observe("capture_failed", f"{call}: {name} (owner {slot.owner})", where)
+
+    def capture_abandoned(self, number: int) -> None:
+        """A capture's stream captures no longer, and no call that the probe saw has ended it."""
+        self.capturing.pop(number, None)
+        slot = self.by_number.get(number)
+        if slot is None or slot.state != "capturing":
+            return
+        slot.state = "failed"
+        with self._lock:
+            add_count(self._captures, "failed")
+            add_count(self._failed, "abandoned")
+        self._sight.observe("capture_failed", f"abandoned (owner {slot.owner})")
 
     def capture_never_began(self, graph: Any, error: BaseException) -> None:
         """`capture_begin` raised where its official hook tells of those that began; it may have run all the same."""
@@ -236,6 +250,6 @@ class GraphLedger:
             slot.state = "gone"
             self._retired_replays += slot.replays - slot.reported
             slot.reported = slot.replays
-            self.capturing.discard(slot.number)
+            self.capturing.pop(slot.number, None)
             self.by_number.pop(slot.number, None)
         self.bytes.destroyed(slot)

@@ -22,9 +22,16 @@ from replaywatch.probe.sight import Sight
 from replaywatch.probe.slots import MASK, GraphSlot, Recorder
 
 MAX_EVENTS = 48
+# How often the stream of a thread is noted where nothing is timed.
+NOTE_ONE_IN = 64
+# Replays of a thread before the first timed one: they may still be uploaded, or compile what they lack.
+FIRST = 4
 # At most 50 timed replays a second and thread, or 0.06 % at 12 us a pair, however many small graphs make a step.
 MIN_SPACING_NS = 20_000_000
 SIGNAL = "replay timing"
+UNTIMED = (
+    "timing is switched off (time-one-in is 0); a replay that never ends is seen only where its thread stands still"
+)
 
 
 class Sample:
@@ -63,6 +70,8 @@ class ReplayTimer:
         self._made = 0
         self._stuck: set[tuple[int, int]] = set()
         self.on = True
+        if not self._ledger.recorders.time_one_in:
+            self._sight.blind(SIGNAL, UNTIMED)
         self.replay = Tally()
         self.gap = Tally()
 
@@ -70,7 +79,8 @@ class ReplayTimer:
         """Every CUDA event and stream that the samples hold."""
         samples = [*self._idle, *self._pending, *(r.sample for r in self._ledger.recorders.alive() if r.sample)]
         events = [event for s in samples for event in (s.start, s.end, s.next_start)]
-        return [*events, *(r.stream for r in self._ledger.recorders.alive() if r.stream is not None)]
+        streams = [*(r.stream for r in self._ledger.recorders.alive()), *self._ledger.capturing.values()]
+        return [*events, *(stream for stream in streams if stream is not None)]
 
     def timed(self, graph: Any, recorder: Recorder, original: Function) -> Any:
         """Replay a graph whose turn it is to be timed, or to end the gap after one that was."""
@@ -87,9 +97,11 @@ class ReplayTimer:
     def begin(self, recorder: Recorder) -> Sample | None:
         """Before a replay whose turn it is: a sample whose start is recorded, or None. Never raises."""
         one_in = self._ledger.recorders.time_one_in
-        recorder.left = one_in - 1 if one_in else 1 << 62
+        first = not recorder.n
+        recorder.left = (min(FIRST, one_in or FIRST) if first else one_in or NOTE_ONE_IN) - 1
         try:
-            return self._begin(recorder)
+            _note_stream(recorder)
+            return self._begin(recorder) if one_in and not first else None
         except Exception as error:  # the probe's border
             self._fail(error)
             return None
@@ -135,7 +147,6 @@ class ReplayTimer:
         if sample is not None:
             recorder.timed_ns = now_ns
             sample.stream = stream
-            recorder.stream = torch.cuda.current_stream()
             sample.start.record()
         return sample
 
@@ -199,6 +210,13 @@ class ReplayTimer:
     def _fail(self, error: BaseException) -> None:
         self.on = False
         self._sight.fault(SIGNAL, error)
+
+
+def _note_stream(recorder: Recorder) -> None:
+    """Remember the stream that this thread replays on, for the watch over replays that nobody timed."""
+    torch = loaded("torch")
+    if torch is not None:
+        recorder.stream = torch.cuda.current_stream()
 
 
 def stuck_text(number: int, slot: GraphSlot | None, late_ns: int) -> str:

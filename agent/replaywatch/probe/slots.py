@@ -87,7 +87,7 @@ class Recorders:
 
     def new(self) -> Recorder:
         """The recorder of a thread that replays for the first time."""
-        recorder = Recorder(min(4, self.time_one_in) if self.time_one_in else 1 << 62)
+        recorder = Recorder(left=0)  # the first replay goes the timer's way, which notes its stream
         self.local.recorder = recorder
         self._all = [*[r for r in self._all if r() is not None][-255:], weakref.ref(recorder)]
         self._on_new()

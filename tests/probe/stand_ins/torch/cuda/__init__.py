@@ -60,14 +60,17 @@ def is_current_stream_capturing():
 
 
 class Stream:
-    stream_id = 0
+    """Odd ids are torch's own streams, 0 is the default one, any other even id one that torch was handed."""
+
+    def __init__(self, stream_id):
+        self.stream_id = self.cuda_stream = stream_id
 
     def query(self):
-        return time.perf_counter_ns() >= device.busy_until_ns.get(0, 0)
+        return time.perf_counter_ns() >= device.busy_until_ns.get(self.stream_id, 0)
 
 
 def current_stream():
-    return Stream()
+    return Stream(device.stream())
 
 
 class Event:
