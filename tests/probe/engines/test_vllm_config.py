@@ -49,6 +49,35 @@ def test_enforced_eager_says_who_by_the_command_line(adapter, monkeypatch):
     assert adapter.config()["enforced_by"] == "the flag --enforce-eager"
 
 
+def test_eager_through_the_compilation_config_says_who(adapter):
+    made()  # imports
+    from vllm.config.compilation import CUDAGraphMode
+
+    made(cudagraph_mode=CUDAGraphMode.NONE)
+    assert adapter.config()["enforced_by"].startswith("cudagraph_mode=NONE, set by the calling code")
+    assert adapter.config()["requested_mode"] == "NONE"
+
+
+def test_eager_that_vllm_runs_by_itself_was_asked_by_nobody(adapter):
+    config = made()
+    from vllm.config.compilation import CUDAGraphMode
+
+    config.model_config.enforce_eager = True
+    config.compilation_config.cudagraph_mode = CUDAGraphMode.NONE
+    adapter._config.clear()
+    adapter.learn(config)
+    assert not {"requested_mode", "enforced_by"} & set(adapter.config())
+
+
+def test_eager_in_a_process_that_knows_nothing_of_the_arguments_is_somebodys_wish(adapter, monkeypatch):
+    config = made(enforce_eager=True)
+    monkeypatch.setenv(vllm_asked.VARIABLE, "")
+    adapter._config.clear()
+    adapter.learn(config)
+    assert adapter.config()["requested_mode"] == "NONE"
+    assert "set by a configuration file or the calling code" in adapter.config()["enforced_by"]
+
+
 def test_downgrade_keeps_what_was_asked_beside_what_runs(adapter):
     config = made()
     from vllm.config.compilation import CUDAGraphMode

@@ -59,13 +59,13 @@ def resolved_mode(vllm_config: Any) -> str | None:
 
 
 def config_fields(vllm_config: Any, asked: Mapping[str, Any] | None, heard: Iterable[str]) -> dict[str, Any]:
-    """Fields of EngineConfig. Shape: `asked` as `asked_of` gave it, `heard` what vLLM logged about its decision."""
+    """Fields of EngineConfig. Shape: `asked` as `recall` gave it, `heard` what vLLM logged about its decision."""
     asked, heard = asked or {}, list(heard)
     resolved = resolved_mode(vllm_config)
     eager = bool(reach(vllm_config, "model_config.enforce_eager"))
     speculative = reach(vllm_config, "speculative_config.num_speculative_tokens") or None
     sizes = reach(vllm_config, "compilation_config.cudagraph_capture_sizes")
-    requested = asked.get("mode") or ("NONE" if eager else None)
+    requested = asked.get("mode") or ("NONE" if eager and not asked else None)
     fields = {
         "engine": "vllm",
         "requested_mode": requested,
@@ -127,14 +127,14 @@ def max_capture_size(vllm_config: Any) -> int | None:
 
 
 def enforced_by(eager: bool, resolved: str | None, asked: Mapping[str, Any]) -> str | None:
-    """Who forced eager: the flag, or code and configuration files where the flag is not on the command line."""
-    if eager:
-        if "--enforce-eager" in sys.argv or asked.get("flag"):
-            return "the flag --enforce-eager"
-        return "enforce_eager=True, set by a configuration file or the calling code (not on the command line)"
-    if resolved == "NONE" and asked.get("mode") == "NONE":
-        return "cudagraph_mode NONE in the compilation config"
-    return None
+    """Who asked for eager; None where nobody did and vLLM itself runs eager. Without `asked` the flag decides."""
+    if asked:
+        return asked.get("by") if resolved == "NONE" else None
+    if not eager:
+        return None
+    if "--enforce-eager" in sys.argv:
+        return "the flag --enforce-eager"
+    return "enforce_eager=True, set by a configuration file or the calling code (not on the command line)"
 
 
 def facts(vllm_config: Any, heard: Iterable[str], mode: str | None = None) -> Facts:
