@@ -118,6 +118,7 @@ graph.capture_end()
     ("name", "value", "words"),
     [
         ("KINETO_USE_DAEMON", "1", "a daemon may start Kineto"),
+        ("KINETO_USE_DAEMON", "0", "a daemon may start Kineto"),
         ("REPLAYWATCH_PROBE_KERNELS", "0", "start one replica with REPLAYWATCH_PROBE_KERNELS=1"),
         ("X", "", "this installation has no native tracer"),
     ],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,9 +150,28 @@ def test_other_tools_are_named_by_their_evidence(world: World) -> None:
         _obstacles, "NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so"
     )
     assert "Kineto" in world.call(_obstacles, "KINETO_USE_DAEMON", "1")
-    assert world.call(_obstacles, "KINETO_USE_DAEMON", "0") is None
+    assert "Kineto" in world.call(_obstacles, "KINETO_USE_DAEMON", "0")  # Kineto asks whether it is set
+    assert "/opt/tool.so" in world.call(_obstacles, "REPLAYWATCH_CHAIN_INJECTION", "/opt/tool.so")
     assert world.call(_obstacles, "NVTX_INJECTION64_PATH", "/usr/lib/libcupti.so.13") is None
     assert world.call(_obstacles, "CUDA_INJECTION64_PATH", "/opt/libreplaywatch_tracer.so") is None
+
+
+def _tool_comes_late(tool: Path) -> tuple[Any, Any, int]:
+    before = fake_world.play(eager_steps(4))
+    registrations = fake_world.cupti().fake_count(b"registrations")
+    ctypes.CDLL(str(tool))
+    after = fake_world.tracer().run_window(5)
+    return before, after, fake_world.cupti().fake_count(b"registrations") - registrations
+
+
+def test_a_tool_that_comes_later_is_left_cupti_before_the_next_window(fresh_world: World, tmp_path: Path) -> None:
+    tool = tmp_path / "libToolsInjection64.so"
+    subprocess.run(["c++", "-shared", "-x", "c", "-", "-o", str(tool)], input=b"", check=True)
+    before, after, registrations = fresh_world.call(_tool_comes_late, tool)
+    assert before["blind"] == []
+    assert "NVIDIA Nsight Systems is in this process" in after["blind"][0][1]
+    assert "traced" not in after
+    assert registrations == 0
 
 
 def _autonomous() -> list[Any]:

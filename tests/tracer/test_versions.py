@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from replaywatch.probe.tracer import TracerUnavailable, version_notes
 from tracer import fake_world
 from tracer.builds import build
 from tracer.fake_world import World
@@ -16,8 +18,10 @@ def _window() -> Any:
     return fake_world.play(graph_steps(8))
 
 
-def _notes() -> Any:
-    return fake_world.tracer().neighbours()["versions"]
+def _notes(driver: int = 13000) -> list[dict[str, str]]:
+    fake_world.cuda().fake_cuda_set(b"driver_version", driver)
+    folder = build("plain")
+    return version_notes(folder / "libcupti.so.13", folder / "libreplaywatch_tracer.so")
 
 
 # cuptiGetVersion of 12.4, 12.6, 12.8, 12.9 update 1, 13.0 update 1, 13.1 to 13.5: each with its own kernel record.
@@ -31,6 +35,17 @@ def test_records_of_every_version_are_read_alike(version: int) -> None:
     assert all(note["text"] and note["source"] for note in notes)
     wrong_ids = [note for note in notes if "correlation ids" in note["text"]]
     assert bool(wrong_ids) == (version <= 130100)
+
+
+def test_notes_on_a_pair_ask_for_the_driver_of_the_process() -> None:
+    with World(build("plain"), 130300) as world:
+        newer = [any("newer than the driver" in note["text"] for note in world.call(_notes, d)) for d in (13000, 13030)]
+    assert newer == [True, False]
+
+
+def test_notes_need_a_libcupti(tmp_path: Path) -> None:
+    with pytest.raises(TracerUnavailable, match="is no libcupti"):
+        version_notes(tmp_path / "libcupti.so.13", build("plain") / "libreplaywatch_tracer.so")
 
 
 def _refusal() -> str:

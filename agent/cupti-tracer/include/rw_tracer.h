@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define RW_TRACER_ABI_VERSION 1
+#define RW_TRACER_ABI_VERSION 2
 
 /* Status of calls that return an int and no length. */
 enum {
@@ -58,8 +58,11 @@ volatile uint64_t *rw_tracer_mark_slots(size_t *count);
 /* 1 while a window records: hooks may skip marks otherwise. The address stays valid for the life of the process. */
 const volatile uint32_t *rw_tracer_live_flag(void);
 
-/* Other tools in this process that CUPTI would have to be shared with, and the notes on this CUPTI and driver. */
+/* Other tools in this process that CUPTI would have to be shared with. */
 int64_t rw_tracer_neighbours(char *json, size_t capacity);
+
+/* What is known about a CUPTI (its cuptiGetVersion) with the driver that this process has loaded. */
+int64_t rw_tracer_version_notes(uint32_t cupti, char *json, size_t capacity);
 
 /* Counters of the tracer itself, and its last reason. */
 int64_t rw_tracer_status(char *json, size_t capacity);

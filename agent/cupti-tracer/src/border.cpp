@@ -141,10 +141,15 @@ RW_EXPORT int64_t rw_tracer_neighbours(char *json, size_t capacity) {
       writer.begin_object().field("tool", tool.tool).field("evidence", tool.evidence);
       writer.field("yields", tool.yields).end_object();
     }
-    writer.end_array().begin_array("versions");
-    const uint32_t cupti = Tracer::instance().cupti_version();
-    const auto pairs = cupti != 0 ? match_pairs(cupti, cuda_driver_version()) : std::vector<KnownPair>();
-    for (const KnownPair &pair : pairs) {
+    return copy_out(writer.end_array().end_object().text(), json, capacity);
+  });
+}
+
+RW_EXPORT int64_t rw_tracer_version_notes(uint32_t cupti, char *json, size_t capacity) {
+  return guarded<int64_t>(0, [&] {
+    JsonWriter writer;
+    writer.begin_object().begin_array("notes");
+    for (const KnownPair &pair : match_pairs(cupti)) {
       writer.begin_object().field("effect", name_of(pair.effect)).field("text", pair.text);
       writer.field("source", pair.source).end_object();
     }

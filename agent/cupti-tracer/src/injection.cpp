@@ -54,15 +54,11 @@ class Outlet {
   FrameBuilder builder_;
 };
 
-// What stands in the way of windows, in a sentence; empty when nothing does.
-std::string obstacle() {
-  for (const Neighbour &tool : find_neighbours(own_library_path()))
-    if (tool.yields) return tool.tool + " is in this process (" + tool.evidence + "); windows leave CUPTI to it";
-  return {};
-}
+// Whether the probe of a Python process says what is seen of it, and what is not.
+bool probe_speaks() { return python_is_here() && variable("REPLAYWATCH_PROBE") == "1"; }
 
 std::string start_windows(Tracer &tracer, const Tracer::Sink &sink) {
-  std::string why = obstacle();
+  std::string why = find_obstacle(true);
   if (why.empty()) tracer.open(why);
   const bool graph_level = variable("REPLAYWATCH_GRAPH_TRACE") == "1";
   if (why.empty() && graph_level) tracer.enable_graph_level(why);
@@ -81,7 +77,7 @@ std::string start_windows(Tracer &tracer, const Tracer::Sink &sink) {
 void begin_injection() {
   call_chained();
   const std::string socket = variable("REPLAYWATCH_SOCKET");
-  if (socket.empty()) return;
+  if (socket.empty() || probe_speaks()) return;
   auto outlet = std::make_shared<Outlet>(socket);
   const std::string why = start_windows(
       Tracer::instance(), [outlet](const WindowReport &report, const HelperCost &cost) { outlet->send(report, cost); });

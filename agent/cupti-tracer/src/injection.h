@@ -4,7 +4,9 @@
 namespace replaywatch::tracer {
 
 // Calls the injection that stood in the variable before (REPLAYWATCH_CHAIN_INJECTION), then starts windows that are
-// sent to the agent. Runs inside cuInit: makes no CUDA call. Without an agent's socket nothing starts.
+// sent to the agent. Runs inside cuInit: makes no CUDA call. Without an agent's socket nothing starts, nor where Python
+// runs (its kernels are traced by the probe, where it was asked to), nor beside a tool that may use CUPTI, such as the
+// one that stood in the variable before.
 //
 // REPLAYWATCH_SOCKET             path of the agent's datagram socket
 // REPLAYWATCH_CHAIN_INJECTION    library whose InitializeInjection is called first

@@ -1,5 +1,7 @@
 #include "known_pairs.h"
 
+#include "cuda_driver.h"
+
 namespace replaywatch::tracer {
 namespace {
 
@@ -29,7 +31,8 @@ constexpr KnownPair kPairs[] = {
 
 }  // namespace
 
-std::vector<KnownPair> match_pairs(uint32_t cupti, uint32_t driver) {
+std::vector<KnownPair> match_pairs(uint32_t cupti) {
+  const uint32_t driver = cuda_driver_version();
   std::vector<KnownPair> found;
   for (const KnownPair &pair : kPairs) {
     const bool any_driver = pair.driver_from == 0 && pair.driver_to == kAny;
@@ -37,6 +40,12 @@ std::vector<KnownPair> match_pairs(uint32_t cupti, uint32_t driver) {
     if (cupti >= pair.cupti_from && cupti <= pair.cupti_to && driver_matches) found.push_back(pair);
   }
   return found;
+}
+
+std::string find_text(uint32_t cupti, PairEffect effect) {
+  for (const KnownPair &pair : match_pairs(cupti))
+    if (pair.effect == effect) return pair.text;
+  return {};
 }
 
 }  // namespace replaywatch::tracer

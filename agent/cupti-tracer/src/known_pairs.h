@@ -22,8 +22,11 @@ struct KnownPair {
   const char *source;
 };
 
-// The rows that match. `driver` is 0 when the driver is not loaded yet.
-std::vector<KnownPair> match_pairs(uint32_t cupti, uint32_t driver);
+// The rows that match a CUPTI and the driver of this process; while none is loaded, those for any driver.
+std::vector<KnownPair> match_pairs(uint32_t cupti);
+
+// What the first of those with an effect says; empty when there is none.
+std::string find_text(uint32_t cupti, PairEffect effect);
 
 // From this API version on CUPTI accepts that no buffer is handed out.
 constexpr uint32_t kCuptiAcceptsNoBuffer = 27;

@@ -28,7 +28,8 @@ constexpr Injector kInjectors[] = {
     {"libwprofinj", "wprof"},
 };
 
-constexpr const char *kInjectionVariables[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
+constexpr const char *kInjectionVariables[] = {"CUDA_INJECTION64_PATH", "REPLAYWATCH_CHAIN_INJECTION",
+                                               "NVTX_INJECTION64_PATH"};
 
 std::string variable(const char *name) {
   const char *value = getenv(name);
@@ -47,9 +48,8 @@ void look_at_environment(std::vector<Neighbour> &found, const std::string &own_p
     found.push_back({"NVIDIA Nsight Systems", "NSYS_PROFILING_SESSION_ID is set", true});
   if (!variable("NV_COMPUTE_PROFILER_PERFWORKS_DIR").empty())
     found.push_back({"NVIDIA Nsight Compute", "NV_COMPUTE_PROFILER_PERFWORKS_DIR is set", true});
-  const std::string daemon = variable("KINETO_USE_DAEMON");
-  if (!daemon.empty() && daemon != "0")
-    found.push_back({"dynolog through Kineto", "KINETO_USE_DAEMON=" + daemon, true});
+  if (const char *daemon = getenv("KINETO_USE_DAEMON"))  // Kineto asks whether it is set, and takes 0 as well
+    found.push_back({"dynolog through Kineto", std::string("KINETO_USE_DAEMON=") + daemon, true});
 }
 
 void look_at_mappings(std::vector<Neighbour> &found) {
@@ -75,6 +75,19 @@ std::string own_library_path() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void *>(&own_library_path), &info) == 0 || info.dli_fname == nullptr) return {};
   return info.dli_fname;
+}
+
+bool python_is_here() {
+  const auto is_initialised = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  return is_initialised != nullptr && is_initialised() != 0;
+}
+
+std::string find_obstacle(bool injected) {
+  if (injected && python_is_here())
+    return "Python runs in this process: kernels are traced by the probe in it, with REPLAYWATCH_PROBE_KERNELS=1";
+  for (const Neighbour &tool : find_neighbours(own_library_path()))
+    if (tool.yields) return tool.tool + " is in this process (" + tool.evidence + "); windows leave CUPTI to it";
+  return {};
 }
 
 std::vector<Neighbour> find_neighbours(const std::string &own_path) {

@@ -1,6 +1,7 @@
 #include "tracer.h"
 
 #include "json_writer.h"
+#include "neighbours.h"
 #include "quiet_thread.h"
 
 namespace replaywatch::tracer {
@@ -211,9 +212,13 @@ void Tracer::one_window(Lock &lock) {
   } else if (!reason_to_yield().empty()) {
     report = refusal(yielded_);
   } else {
+    const bool injected = !ordered && sink_ != nullptr;
     window_open_ = true;
     lock.unlock();
-    report = runner_.run(duration_ms, marks_, live_, [this](uint32_t ms) { return wait_in_window(ms); });
+    if (std::string why = find_obstacle(injected); !why.empty())
+      report = refusal(std::move(why));
+    else
+      report = runner_.run(duration_ms, marks_, live_, [this](uint32_t ms) { return wait_in_window(ms); });
     lock.lock();
     window_open_ = false;
   }
@@ -243,11 +248,6 @@ void Tracer::publish(const WindowReport &report) {
   if (finished_.size() <= kMostFinished) return;
   finished_.pop_front();
   ++cost_.results_dropped;
-}
-
-uint32_t Tracer::cupti_version() {
-  Lock lock(mutex_);
-  return runner_.api().version;
 }
 
 std::string Tracer::status_json() {

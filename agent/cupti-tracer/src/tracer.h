@@ -52,8 +52,6 @@ class Tracer {
   void shut_down();
 
   std::string status_json();
-  // cuptiGetVersion of the CUPTI in use; 0 before open.
-  uint32_t cupti_version();
 
   // One for the process, whatever tracer is current: hooks write marks at any time.
   static StepMarks &marks() { return marks_; }

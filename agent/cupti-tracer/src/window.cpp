@@ -70,8 +70,7 @@ CalibrationRecords sum_calibration(std::vector<Record> &records) {
 std::string WindowRunner::open() {
   if (open_) return {};
   if (std::string why = load_cupti(api_); !why.empty()) return why;
-  for (const KnownPair &pair : match_pairs(api_.version, 0))
-    if (pair.effect == PairEffect::kRefuse) return std::string(pair.text);
+  if (std::string why = find_text(api_.version, PairEffect::kRefuse); !why.empty()) return why;
   if (!pool_.map() || !store_.map()) return "the system refuses 37 MB of address space for records";
   serve_buffers_from(&pool_, api_.version);
   open_ = true;
@@ -80,8 +79,7 @@ std::string WindowRunner::open() {
 
 std::string WindowRunner::enable_graph_level() {
   if (graph_level_) return {};
-  for (const KnownPair &pair : match_pairs(api_.version, 0))
-    if (pair.effect == PairEffect::kRefuseGraphLevel) return std::string(pair.text);
+  if (std::string why = find_text(api_.version, PairEffect::kRefuseGraphLevel); !why.empty()) return why;
   if (const int32_t r = api_.register_callbacks(on_buffer_requested, on_buffer_completed); r != kCuptiSuccess)
     return "CUPTI does not accept buffer callbacks: " + api_.describe(r);
   if (const int32_t r = api_.enable(kGraphTrace); r != kCuptiSuccess)

@@ -12,12 +12,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 LIBRARY: Final = "libreplaywatch_tracer.so"
-ABI_VERSION: Final = 1
+ABI_VERSION: Final = 2
 SIGNAL: Final = "kernels"
 STEP_KINDS: Final[Mapping[str | None, int]] = {None: 0, "full": 1, "piecewise": 2, "eager": 3}
 _OK: Final = 0
@@ -96,12 +97,8 @@ class KernelTracer:
         return {name: value for name, value in found.items() if isinstance(value, int)}
 
     def neighbours(self) -> dict[str, Any]:
-        """Other tools in this process, and notes on the versions.
-
-        Shape: ``tools`` with tool, evidence, yields; ``versions`` with effect (refuse, refuse_graph_level, note), text
-        and source.
-        """
-        return self._ask(self._library.rw_tracer_neighbours) or {"tools": [], "versions": []}
+        """Other tools in this process. Shape: ``tools`` with tool, evidence, yields."""
+        return self._ask(self._library.rw_tracer_neighbours) or {"tools": []}
 
     def obstacle(self) -> str | None:
         """Why windows must not run beside the tools of this process; None when nothing stands in the way."""
@@ -131,17 +128,7 @@ class KernelTracer:
         return found
 
     def _ask(self, function: Any, *arguments: Any) -> dict[str, Any] | None:
-        """The JSON object that a native call answers with; None where it has nothing."""
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        length = function(*arguments, text, len(text))
-        if length < 0:  # longer than ever seen: windows wait in the tracer, other answers are made again
-            text = ctypes.create_string_buffer(-length)
-            again = self._library.rw_tracer_collect if function is self._library.rw_tracer_run_window else function
-            length = again(*(arguments if again is function else ()), text, len(text))
-        if length <= 0:
-            return None
-        answer: dict[str, Any] = json.loads(text.raw[:length])
-        return answer
+        return _ask(self._library, function, *arguments)
 
 
 def open_tracer(path: str | None = None) -> KernelTracer:
@@ -157,6 +144,27 @@ def open_tracer(path: str | None = None) -> KernelTracer:
     if obstacle:
         raise TracerUnavailable(obstacle)
     return tracer
+
+
+def version_notes(cupti: str | Path, library: str | Path | None = None) -> list[dict[str, str]]:
+    """What is known about a libcupti with the driver of this host, for whoever looks before anything is traced.
+
+    Shape: effect (refuse, refuse_graph_level, note), text and source of each; nothing where there is nothing to say.
+    Loads the tracer, the libcupti and the driver, and asks the last two for their versions alone.
+    Raises: TracerUnavailable where there is no tracer, or no libcupti in that file.
+    """
+    tracer = library or find_library()
+    if tracer is None:
+        raise TracerUnavailable(f"this installation has no {LIBRARY}; it was built without a C++17 compiler")
+    native, version = _load(os.fspath(tracer)), ctypes.c_uint32()
+    try:
+        ctypes.CDLL(os.fspath(cupti)).cuptiGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError) as error:
+        raise TracerUnavailable(f"{cupti} is no libcupti that can be loaded: {error}") from None
+    with suppress(OSError):  # without a driver, what holds for any driver is said
+        ctypes.CDLL("libcuda.so.1")
+    notes: list[dict[str, str]] = (_ask(native, native.rw_tracer_version_notes, version.value) or {}).get("notes", [])
+    return notes
 
 
 def find_library() -> Path | None:
@@ -185,6 +193,20 @@ def as_result(window: Mapping[str, Any]) -> dict[str, Any] | None:
     return result
 
 
+def _ask(library: ctypes.CDLL, function: Any, *arguments: Any) -> dict[str, Any] | None:
+    """The JSON object that a native call answers with; None where it has nothing."""
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    length = function(*arguments, text, len(text))
+    if length < 0:  # longer than ever seen: windows wait in the tracer, other answers are made again
+        text = ctypes.create_string_buffer(-length)
+        again = library.rw_tracer_collect if function is library.rw_tracer_run_window else function
+        length = again(*(arguments if again is function else ()), text, len(text))
+    if length <= 0:
+        return None
+    answer: dict[str, Any] = json.loads(text.raw[:length])
+    return answer
+
+
 def _load(path: str) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
@@ -196,11 +218,12 @@ def _load(path: str) -> ctypes.CDLL:
     library.rw_tracer_live_flag.restype = ctypes.c_void_p
     library.rw_tracer_mark_slots.restype = ctypes.c_void_p
     library.rw_tracer_mark_slots.argtypes = [ctypes.POINTER(ctypes.c_size_t)]
-    for name in ("run_window", "collect", "neighbours", "status", "calibrate", "histogram"):
+    for name in ("run_window", "collect", "neighbours", "version_notes", "status", "calibrate", "histogram"):
         getattr(library, f"rw_tracer_{name}").restype = ctypes.c_int64
     library.rw_tracer_open.argtypes = [*_TEXT]
     library.rw_tracer_enable_graph_level.argtypes = [*_TEXT]
     library.rw_tracer_run_window.argtypes = [ctypes.c_uint32, *_TEXT]
+    library.rw_tracer_version_notes.argtypes = [ctypes.c_uint32, *_TEXT]
     library.rw_tracer_start.argtypes = [ctypes.c_uint32, ctypes.c_uint32]
     library.rw_tracer_calibrate.argtypes = [ctypes.c_int32, ctypes.c_int32, *_TEXT]
     library.rw_tracer_histogram.argtypes = [ctypes.POINTER(ctypes.c_int64), ctypes.c_size_t, *_TEXT]

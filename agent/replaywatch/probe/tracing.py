@@ -82,7 +82,7 @@ class Tracing:
         self.results: list[Mapping[str, Any]] = []
         if not self._settings.kernels:
             self._sight.blind(SIGNAL, OFF)
-        elif os.environ.get("KINETO_USE_DAEMON"):
+        elif _daemon_may_profile():
             self._sight.blind(SIGNAL, "KINETO_USE_DAEMON is set: a daemon may start Kineto at any time, so it has way")
 
     def work_began(self, now_ns: int) -> None:
@@ -109,7 +109,7 @@ class Tracing:
             bool(self._work_since_ns)
             and now_ns >= self._next_ns
             and self._settings.kernels
-            and not os.environ.get("KINETO_USE_DAEMON")
+            and not _daemon_may_profile()
             and not self._profilers
             and not self._profiled
             and not self._capturing()
@@ -200,6 +200,11 @@ class Tracing:
         windows, self.windows = self.windows, 0
         traced_ns, self.traced_ns = self.traced_ns, 0
         return results, windows, traced_ns
+
+
+def _daemon_may_profile() -> bool:
+    """Whether a daemon may start Kineto. Source: Kineto asks whether the variable is set, and takes 0 as well."""
+    return "KINETO_USE_DAEMON" in os.environ
 
 
 def load_tracer() -> Tracer:

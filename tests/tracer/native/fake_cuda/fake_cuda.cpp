@@ -19,6 +19,7 @@ constexpr uint64_t kKernelNs = 1000, kNodeGapNs = 420, kQueuedGapNs = 900;
 
 std::atomic<bool> initialised{true}, has_context{true}, global_capture{false}, capture_broken{false};
 std::atomic<int64_t> live_objects{0};
+std::atomic<int32_t> driver_version{13000};
 thread_local int32_t capture_mode = 0;
 thread_local void *current = nullptr;
 
@@ -78,6 +79,7 @@ void fake_cuda_set(const char *what, int32_t on) {
   if (name == "initialised") initialised = on != 0;
   if (name == "context") has_context = on != 0;
   if (name == "global_capture") global_capture = on != 0, capture_broken = false;
+  if (name == "driver_version") driver_version = on;
 }
 
 int64_t fake_cuda_get(const char *what) {
@@ -92,7 +94,7 @@ int32_t cuDeviceGetCount(int32_t *count) {
   return initialised ? kSuccess : kNotInitialized;
 }
 int32_t cuDriverGetVersion(int32_t *version) {
-  *version = 13000;
+  *version = driver_version;
   return kSuccess;
 }
 int32_t cuCtxGetCurrent(void **context) {
