@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,12 +18,13 @@ from agent.conftest import StartAgent
 from agent.frames import Probe, frame, wait_until, without_snapshots
 from agent.receiver import Receiver
 from agent.test_metrics import scrape, shown
+from collector.papers import make_papers, needs_openssl
 from replaywatch.agent.contradiction import Contradictions
 from replaywatch.agent.ledger import Ledger
 from replaywatch.agent.log_follower import MAX_READ_BYTES, LogFollower
-from replaywatch.agent.witness import LogWitness
+from replaywatch.agent.witness import LogWitness, MetricsWitness
 from replaywatch.agent.witness_watch import WitnessWatch
-from replaywatch.contract.errors import UnreadableSource
+from replaywatch.contract.errors import ConfigurationError, UnreadableSource
 from replaywatch.contract.window import Dispatch, Phase, Window
 
 PAGE = """\
@@ -53,11 +55,15 @@ class Engine:
     def __init__(self) -> None:
         self.graph = self.eager = 1000
         self.scrapes = 0
+        self.token: str | None = None
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 engine.scrapes += 1
+                if engine.token is not None and self.headers["Authorization"] != f"Bearer {engine.token}":
+                    self.send_error(401)
+                    return
                 body = PAGE.format(graph=engine.graph, eager=engine.eager).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -71,6 +77,13 @@ class Engine:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/metrics"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
+
+    def serve_tls(self, certificate: Path, key: Path) -> None:
+        """Speak TLS from the next connection on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = self.url.replace("http:", "https:")
 
     def close(self) -> None:
         self._server.shutdown()
@@ -140,6 +153,36 @@ def test_a_log_that_contradicts_the_probe_is_said(start_agent: StartAgent, recei
 def said(receiver: Receiver) -> list[str]:
     seen = [o for w in receiver.windows for o in w.observations]
     return [o.detail for o in seen if o.kind == "witness_contradicts"]
+
+
+@needs_openssl
+def test_metrics_with_a_certificate_of_ones_own_and_a_token(tmp_path: Path, engine: Engine) -> None:
+    papers = make_papers(tmp_path)
+    engine.serve_tls(papers / "server.pem", papers / "server.key")
+    engine.token = "secret"
+    (papers / "token").write_text("secret\n")
+    files = {"ca_file": papers / "authority.pem", "token_file": papers / "token"}
+    it = MetricsWitness(engine.url, **files)
+    it.read(NOW)
+    engine.graph += 5
+    recording = it.read(NOW + 10**9)
+    assert recording is not None
+    assert recording.windows[0].dispatch.steps == {"full": 5}
+    with pytest.raises(UnreadableSource, match="401"):
+        MetricsWitness(engine.url, ca_file=files["ca_file"]).read(NOW)
+    with pytest.raises(UnreadableSource, match=r"(?i)certificate"):
+        MetricsWitness(engine.url, token_file=files["token_file"]).read(NOW)
+
+
+@pytest.mark.parametrize("option", ["engine_metrics_ca_file", "engine_metrics_token_file"])
+@pytest.mark.parametrize("name", ["empty", "absent"])
+def test_a_file_for_the_metrics_that_cannot_be_used_is_named(
+    start_agent: StartAgent, tmp_path: Path, option: str, name: str
+) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(ConfigurationError, match=f"--{option.replace('_', '-')}"):
+        start_agent(engine_metrics_url="https://127.0.0.1:1/metrics", **{option: tmp_path / name})
+    start_agent()  # nothing was left behind
 
 
 def test_a_witness_that_cannot_be_asked_is_counted_and_the_agent_goes_on(

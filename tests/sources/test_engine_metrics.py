@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gzip
 import math
 import threading
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import given, settings
@@ -137,6 +140,17 @@ def test_restarted_process_counts_from_its_own_start() -> None:
     assert recording.windows[0].dispatch.steps == {"full": 50, "eager": 200}
 
 
+def test_a_replica_that_starts_anew_does_not_count_the_others_again() -> None:
+    scraper = MetricsScraper("m")
+    before = SGLANG + SGLANG.replace('dp_rank="0"', 'dp_rank="1"')
+    scraper.add(before.replace("} 400.0", "} 1000000.0"), NOW_NS)
+    grown = SGLANG.replace("} 400.0", "} 1000100.0") + SGLANG.replace('dp_rank="0"', 'dp_rank="1"')
+    recording = scraper.add(grown, NOW_NS + 1)
+    assert recording is not None
+    steps = {w.workload.rank: w.dispatch.steps for w in recording.windows if w.workload.phase == "decode"}
+    assert steps == {0: {"full": 100}, 1: {"full": 400, "eager": 100}}
+
+
 def test_restart_with_larger_counters_is_seen_by_its_start_time() -> None:
     before, after = parse(VLLM + COUNTED, "m"), parse((VLLM + COUNTED).replace("1.7959752e+09", "1.7959753e+09"), "m")
     assert {s.value for s in difference(before, after).named("vllm:cudagraph_iterations_total")} == {90.0, 10.0}
@@ -263,14 +277,43 @@ def test_rescaling_keeps_shape_and_mean(values: list[int], count: int) -> None:
 
 class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        if self.path == "/moved":
-            self.send_response(302)
-            self.send_header("Location", "/metrics")
-            self.end_headers()
-            return
-        self.send_response(200 if self.path == "/metrics" else 404)
+        if self.path == "/metrics":
+            self._send(VLLM.encode())
+        elif self.path == "/moved":
+            self._send(b"", 302, Location="/metrics")
+        elif self.path == "/gzip":
+            self._send(gzip.compress(VLLM.encode()), Content_Encoding="gzip")
+        elif self.path == "/half-gzip":
+            self._send(gzip.compress(VLLM.encode())[:-20], Content_Encoding="gzip")
+        elif self.path == "/no-gzip":
+            self._send(VLLM.encode(), Content_Encoding="gzip")
+        elif self.path == "/brotli":
+            self._send(b"...", Content_Encoding="br")
+        elif self.path == "/short":
+            self._send(VLLM.encode(), Content_Length="9999")
+        elif self.path == "/token":
+            self._send(VLLM.encode(), 200 if self.headers["Authorization"] == "Bearer t" else 401)
+        elif self.path.startswith("/drip"):
+            self._drip()
+        else:
+            self._send(b"", 404)
+
+    def _send(self, body: bytes, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(VLLM.encode())
+        self.wfile.write(body)
+
+    def _drip(self) -> None:
+        """A byte now and then for a long time: of the head, or of a body without a length."""
+        if self.path == "/drip-body":
+            self.send_response(200)
+            self.end_headers()
+        with suppress(OSError):
+            for byte in VLLM if self.path == "/drip-body" else "HTTP/1.0 200 OK\r\nX: " + "x" * 900:
+                self.wfile.write(byte.encode())
+                time.sleep(0.01)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -278,7 +321,7 @@ class _Pages(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Pages)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -302,7 +345,40 @@ def test_scraping_refuses_what_is_no_page(address: str) -> None:
         scrape("http://127.0.0.1:9/metrics", 1.0)
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/metrics", "metrics", "http://", "http://[::1", ""])
+def test_a_page_that_drips_is_given_up_in_time(address: str) -> None:
+    for path in ("drip-head", "drip-body"):
+        begun_s = time.monotonic()
+        with pytest.raises(UnreadableSource, match=r"longer than 0\.3 s"):
+            scrape(f"{address}/{path}", 0.3)
+        assert time.monotonic() - begun_s < 3
+
+
+def test_gzip_that_was_not_asked_for_is_unpacked(address: str) -> None:
+    assert scrape(f"{address}/gzip", 5.0) == VLLM
+    limit = len(VLLM) - 1
+    with pytest.raises(UnreadableSource, match=f"more than {limit} bytes"):
+        scrape(f"{address}/gzip", 5.0, max_bytes=limit)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("half-gzip", "ends before"), ("no-gzip", "damaged gzip"), ("brotli", "'br'"), ("short", "before its end")],
+)
+def test_a_page_that_is_not_whole_is_refused(address: str, path: str, said: str) -> None:
+    with pytest.raises(UnreadableSource, match=said):
+        scrape(f"{address}/{path}", 5.0)
+
+
+def test_headers_are_sent(address: str) -> None:
+    assert scrape(f"{address}/token", 5.0, headers={"Authorization": "Bearer t"}) == VLLM
+    with pytest.raises(UnreadableSource, match="401"):
+        scrape(f"{address}/token", 5.0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "ftp://x/metrics", "metrics", "http://", "http://[::1", "", "http://x:y/m", "http://u:p@x/"],
+)
 def test_scraping_refuses_other_addresses(url: str) -> None:
     with pytest.raises(ConfigurationError):
         scrape(url, 1.0)

@@ -39,6 +39,8 @@ OPTIONS: Final = (
     Option("memory-bytes", int, 4 << 20, "bytes", "Windows kept in memory while the disk refuses", 1 << 16, 1 << 30),
     Option("device-seconds", float, 15.0, "s", "Time between two readings of the devices; 0 turns them off", 0, 3600),
     Option("engine-metrics-url", str, None, "", "The engine's own /metrics, read as a second witness"),
+    Option("engine-metrics-ca-file", Path, None, "", "Certificates that the one of the engine's /metrics is signed by"),
+    Option("engine-metrics-token-file", Path, None, "", "File with the bearer token for the engine's /metrics"),
     Option("engine-log", Path, None, "", "The engine's log file, followed as a second witness"),
     Option("otlp-endpoint", str, None, "", "OpenTelemetry collector that metrics are sent to, http://HOST:4318"),
     Option("otlp-seconds", float, 15.0, "s", "Time between two sendings over OTLP", 0.1, 3600),
@@ -72,6 +74,8 @@ class AgentOptions:
     memory_bytes: int = 4 << 20
     device_seconds: float = 15.0
     engine_metrics_url: str | None = None
+    engine_metrics_ca_file: Path | None = None
+    engine_metrics_token_file: Path | None = None
     engine_log: Path | None = None
     otlp_endpoint: str | None = None
     otlp_seconds: float = 15.0

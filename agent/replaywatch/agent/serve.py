@@ -57,7 +57,7 @@ class Agent:
     def __init__(self, options: AgentOptions, nvml: Nvml | None = None) -> None:
         stale_ns = int(options.stale_seconds * 1e9)
         surroundings = read_surroundings(os.environ, hostname=socket.gethostname())
-        uids, address = allowed_uids(options), listen_address(options)
+        uids, address, witnesses = allowed_uids(options), listen_address(options), _witnesses(options)
         self.ledger = Ledger()
         self.devices = DeviceWatch(nvml or Nvml(), options.device_seconds, self.ledger)
         processes = Processes(stale_ns)
@@ -92,7 +92,7 @@ class Agent:
             stopping=Event(),
         )
         self.witnesses = WitnessWatch(
-            _witnesses(options), options.witness_seconds, self.ledger, time.time_ns, self.loop.from_witnesses.put
+            witnesses, options.witness_seconds, self.ledger, time.time_ns, self.loop.from_witnesses.put
         )
 
     @property
@@ -165,14 +165,23 @@ def _sending_side(options: AgentOptions, ledger: Ledger) -> tuple[Spool | None, 
 
 
 def _witnesses(options: AgentOptions) -> list[Witness]:
-    """Those that the options name. Their parsers are loaded only where one is named: they cost memory."""
+    """Those that the options name. Their parsers are loaded only where one is named: they cost memory.
+
+    Raises: ConfigurationError for a file that cannot be used.
+    """
     if options.engine_metrics_url is None and options.engine_log is None:
         return []
     from replaywatch.agent.witness import LogWitness, MetricsWitness
 
     found: list[Witness] = []
     if options.engine_metrics_url is not None:
-        found.append(MetricsWitness(options.engine_metrics_url))
+        found.append(
+            MetricsWitness(
+                options.engine_metrics_url,
+                ca_file=options.engine_metrics_ca_file,
+                token_file=options.engine_metrics_token_file,
+            )
+        )
     if options.engine_log is not None:
         memory = spool_folder(options) / "log-position.json" if options.collector_url is not None else None
         found.append(LogWitness(LogFollower(options.engine_log, memory)))

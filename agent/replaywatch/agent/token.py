@@ -10,7 +10,7 @@ from replaywatch.contract.errors import ConfigurationError
 class TokenFile:
     """Gives the Authorization header. Raises: ConfigurationError when there is no usable token at the start."""
 
-    def __init__(self, token: str | None, path: Path | None) -> None:
+    def __init__(self, token: str | None, path: Path | None, option: str = "--token-file") -> None:
         if token and not _is_usable(token):
             raise ConfigurationError("the token must be printable ASCII without spaces; check REPLAYWATCH_AGENT_TOKEN")
         self._token = token
@@ -18,7 +18,7 @@ class TokenFile:
         self._stamp: tuple[int, int] | None = None
         self._reload()
         if path is not None and self._stamp is None:
-            raise ConfigurationError(f"the token file {path} holds no readable token; check --token-file")
+            raise ConfigurationError(f"the token file {path} holds no readable token; check {option}")
 
     def header(self) -> dict[str, str]:
         """The header as it is now; empty without a token."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
 from typing import Final
 
 from replaywatch.agent.log_follower import LogFollower
+from replaywatch.agent.token import TokenFile
+from replaywatch.contract.errors import ConfigurationError
 from replaywatch.sources.engine_metrics import MetricsScraper, scrape
 from replaywatch.sources.logs import LogReader
 from replaywatch.sources.recording import Recording
@@ -14,17 +18,27 @@ LOG_WINDOW_NS: Final = 15 * 10**9
 
 
 class MetricsWitness:
-    """The engine's /metrics: what changed between two scrapes."""
+    """The engine's /metrics: what changed between two scrapes. Raises: ConfigurationError for an unusable file."""
 
     name = "metrics"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, ca_file: Path | None = None, token_file: Path | None = None) -> None:
         self._url = url
+        self._tls = _trust(ca_file) if ca_file is not None or url.startswith("https:") else None
+        self._token = TokenFile(None, token_file, "--engine-metrics-token-file")
         self._scraper = MetricsScraper(url)
 
     def read(self, now_ns: int) -> Recording | None:
-        """The change since the last scrape. Raises: UnreadableSource, UnknownSource."""
-        return self._scraper.add(scrape(self._url, SCRAPE_SECONDS), now_ns)
+        """The change since the last scrape. Raises: ConfigurationError, UnreadableSource, UnknownSource."""
+        page = scrape(self._url, SCRAPE_SECONDS, headers=self._token.header(), tls=self._tls)
+        return self._scraper.add(page, now_ns)
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigurationError(f"{ca_file} cannot be used ({error}); check --engine-metrics-ca-file") from None
 
 
 class LogWitness:

@@ -1,4 +1,4 @@
-"""What happened between two scrapes of one process."""
+"""What happened between two scrapes of one endpoint."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from dataclasses import replace
 from replaywatch.sources.engine_metrics.exposition import Exposition, Labels, Sample
 
 _STARTED = "process_start_time_seconds"
+# Labels that name who counts. Others (a mode, a bucket's bound) divide what one of them counted.
+_WHO = frozenset({"model_name", "engine", "dp_rank", "pp_rank", "tp_rank"})
 
 
 def difference(previous: Exposition, current: Exposition) -> Exposition:
     """Cumulative samples as what they grew by; all others as they are now.
 
-    When the process was replaced in between (its start time changed, or something that only grows has shrunk), all
-    that it counted so far is what happened.
+    When the process behind the page was replaced in between (its start time changed), all that it counted so far is
+    what happened; when something that only grows has shrunk, this holds for the replica that counted it.
     """
     before = {(s.name, s.labels): s.value for s in previous.samples if previous.is_cumulative(s)}
-    if _replaced(previous, current, before):
+    if _started_anew(previous, current):
         before = {}
+    anew = {_who(s) for s in current.samples if current.is_cumulative(s) and _shrank(s, before)}
     samples = tuple(
         replace(sample, value=sample.value - before.get((sample.name, sample.labels), 0.0))
-        if current.is_cumulative(sample)
+        if current.is_cumulative(sample) and _who(sample) not in anew
         else sample
         for sample in current.samples
     )
     return Exposition(samples, current.types)
 
 
-def _replaced(previous: Exposition, current: Exposition, before: dict[tuple[str, Labels], float]) -> bool:
+def _started_anew(previous: Exposition, current: Exposition) -> bool:
     starts = [{s.value for s in page.named(_STARTED)} for page in (previous, current)]
-    if starts[0] and starts[1] and not starts[0] & starts[1]:
-        return True
-    return any(_shrank(sample, before) for sample in current.samples if current.is_cumulative(sample))
+    return bool(starts[0] and starts[1] and not starts[0] & starts[1])
+
+
+def _who(sample: Sample) -> Labels:
+    return tuple(label for label in sample.labels if label[0] in _WHO)
 
 
 def _shrank(sample: Sample, before: dict[tuple[str, Labels], float]) -> bool:
