@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probe.harness import Listener, Pump, run
+from probe.harness import Listener, Pump, merged, run
 from replaywatch.contract.histogram import Histogram
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import (
@@ -260,6 +260,40 @@ def test_a_frame_with_something_that_is_not_json_is_dropped_and_counted(tmp_path
     outlet = Outlet(str(tmp_path / "nobody.sock"))
     assert not outlet.send(frame_of("k", dispatch={"real_tokens": object()}))
     assert (outlet.dropped, outlet.waiting) == (1, 0)
+
+
+def test_steps_that_no_window_can_hold_are_named_and_the_others_are_counted(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
+        done = run(
+            """
+            import replaywatch.probe as probe; probe.start()
+            import gc, time, weakref
+            class Number(int): pass
+            class Tensor: pass
+            class Label: pass
+            tensor, label = Tensor(), Label()
+            gone = [weakref.ref(tensor), weakref.ref(label)]
+            for _ in range(20):
+                probe.record_step("eager", batch=Number(4), real_tokens=Number(5))
+                probe.record_step("eager", batch=tensor)
+                probe.record_step("eager", component=label)
+                probe.record_step("eager", phase="warm")
+                probe.record_step("eager", no_such="thing")
+                time.sleep(0.02)
+            del tensor, label
+            gc.collect()
+            assert [ref() for ref in gone] == [None, None]
+            """,
+            listener,
+            None,
+        )
+        window = merged([decode(frame) for frame in pump.stop()])
+    assert window.dispatch.steps == {"eager": 20}
+    assert window.dispatch.real_tokens == 100
+    assert [b.signal for b in window.blind if "record_step" in b.signal] == ["steps of record_step"]
+    assert done.stderr.splitlines() == ["replaywatch: record_step: a step was not counted (batch cannot be a Tensor; "
+                                        "give an integer)"]  # fmt: skip
 
 
 def test_names_of_fields_are_those_of_the_contract() -> None:

@@ -85,6 +85,33 @@ def _frames_of_file(program: Path, folder: Path) -> list[bytes]:
     return frames
 
 
+def test_a_child_forked_while_a_thread_holds_the_patches_imports_and_stops_as_usual(tmp_path: Path) -> None:
+    run(
+        START + "import os, signal, threading\nfrom replaywatch.probe import placing, session\n"
+        "ours = session.current()\nplacing.attach_adapters(ours)\nassert ours.adapters\n"
+        "held, go = threading.Event(), threading.Event()\n"
+        "def hold():\n    with ours.patches._lock, ours.adapters[0].patches._lock:\n        held.set(); go.wait()\n"
+        "threading.Thread(target=hold).start()\nheld.wait()\nchild = os.fork()\n"
+        "if not child:\n    signal.alarm(10)\n    import torch\n    probe.stop()\n    os._exit(0)\n"
+        "status = os.waitpid(child, 0)[1]\ngo.set()\nassert status == 0, status\n",
+        tmp_path / "nobody.sock",
+    )
+
+
+def test_a_forked_child_closes_its_copy_of_the_socket(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        done = run(
+            START + "import gc, os, time\nfrom replaywatch.probe import session\n"
+            "outlet, end = session.current().outlet, time.time() + 20\n"
+            "while time.time() < end and not outlet.sent:\n    probe.record_step('eager'); time.sleep(0.01)\n"
+            "del outlet\nchild = os.fork()\nif not child:\n    gc.collect(); os._exit(0)\n"
+            "assert os.waitpid(child, 0)[1] == 0\n",
+            listener,
+            None,
+        )
+    assert done.stderr == ""
+
+
 def test_a_forked_child_that_does_nothing_sends_nothing(tmp_path: Path) -> None:
     frames = all_frames(
         START + GRAPHS + "captured().replay()\nimport os\nchild = os.fork()\nif not child:\n    os._exit(0)\n"

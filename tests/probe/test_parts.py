@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaywatch.contract.window import FALLBACK_REASONS
+from replaywatch.contract.window import FALLBACK_REASONS, Mode, Phase
 from replaywatch.probe import inductor_reasons
 from replaywatch.probe.budget import Budget
 from replaywatch.probe.cuda_errors import error_name
 from replaywatch.probe.settings import TABLE, Settings, default_socket, option_rows, settle, variable
 from replaywatch.probe.slots import RING, GraphSlot, Recorder
-from replaywatch.probe.steps import StepLedger
+from replaywatch.probe.steps import MODES, PHASES, REASONS, StepLedger, checked_step
 from replaywatch.probe.steps_in_replays import MAX_ROWS, StepFinder, continues
 
 
@@ -75,6 +77,53 @@ def test_batch_sizes_stay_within_the_contracts_keys() -> None:
     assert sum(counts["batch_sizes"].values()) == 4999
     assert len(counts["batch_sizes"]) <= 64
     assert counts["steps"] == {"eager": 4999}
+
+
+def test_words_of_steps_are_the_contracts() -> None:
+    assert frozenset(FALLBACK_REASONS) == REASONS
+    assert get_args(Phase) == PHASES
+    assert get_args(Mode) == MODES
+
+
+class Odd(int):
+    """An integer of somebody else's, as numpy's are."""
+
+
+class Tensor:
+    """Something that becomes an integer only by waiting for the device."""
+
+    def __index__(self) -> int:
+        raise AssertionError
+
+    __int__ = __index__
+
+
+def test_a_step_holds_plain_values_only() -> None:
+    step = checked_step("eager", Odd(4), True, None, "other", "prefill", "draft")  # type: ignore[arg-type]
+    assert step == ("eager", 4, 1, None, "other", "prefill", "draft")
+    assert {type(value) for value in step} <= {str, int, type(None)}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"mode": "replayed"},
+        {"mode": ["full"]},
+        {"phase": "warm"},
+        {"reason": "too large"},
+        {"component": "x" * 65},
+        {"component": "\ud800"},
+        {"component": object()},
+        {"batch": Tensor()},
+        {"batch": -1},
+        {"real_tokens": 1 << 40},
+        {"padded_tokens": 4.5},
+        {"sequences": 4},
+    ],
+)
+def test_a_step_that_no_window_can_hold_is_refused(about: dict[str, object]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        checked_step(**{"mode": "full", **about})  # type: ignore[arg-type]
 
 
 def test_unknown_modes_are_not_counted() -> None:

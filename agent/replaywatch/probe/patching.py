@@ -48,8 +48,12 @@ class PatchSet:
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
-        self._lock = threading.Lock()
         self._patches: list[Patch] = []
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """In a forked child: a thread of the parent's may have held the lock."""
+        self._lock = threading.Lock()
 
     def wrap(self, owner: Any, name: str, signal: str, wrapping: Wrapping, arguments: int | None = None) -> bool:
         """Wrap `owner.name`. False, with a blind spot under `signal`, where it is absent or not as expected.
@@ -140,6 +144,15 @@ def _hide_from_dynamo(wrapper: Function) -> None:
     if skip is not None and code is not None:
         with suppress(TypeError, ValueError):  # private to torch, and only a kindness
             skip(code)
+
+
+def torch_since(major: int, minor: int) -> bool:
+    """Whether the process's torch is that release or a later one; True where it does not say."""
+    try:
+        found = tuple(int(number) for number in str(getattr(loaded("torch"), "__version__", "")).split(".")[:2])
+    except ValueError:
+        return True
+    return found >= (major, minor)
 
 
 def loaded(name: str) -> Any:

@@ -31,7 +31,7 @@ from replaywatch.probe.replay_timing import ReplayTimer
 from replaywatch.probe.settings import Settings, settle
 from replaywatch.probe.sight import LOGGER, Sight
 from replaywatch.probe.slots import Recorders
-from replaywatch.probe.steps import MODES, Adapter, StepLedger
+from replaywatch.probe.steps import Adapter, StepLedger, checked_step
 from replaywatch.probe.stuck import StuckWatch
 from replaywatch.probe.tracing import Tracing, load_tracer
 
@@ -99,10 +99,17 @@ class Session:
         return [port for port in (self.port, self.own) if port is not None]
 
     def record_step(self, mode: str, **about: Any) -> None:
-        """Count and time a step of a loop that no adapter knows. Shape: as `StepLedger.record`."""
-        if mode not in MODES:
+        """Count and time a step of a loop that no adapter knows. Shape: as `StepLedger.record`.
+
+        What a window cannot hold is not counted, which is said once in the log and in every window.
+        """
+        try:
+            step = checked_step(mode, **about)
+        except (TypeError, ValueError) as error:
+            if self.sight.blind("steps of record_step", f"steps are not counted: {error}"):
+                LOGGER.warning("replaywatch: record_step: a step was not counted (%s)", error)
             return
-        (self.own or self._own_port()).step(mode, **about)
+        (self.own or self._own_port()).step(*step)
 
     def describe_model(self, model: Any, **sizes: int | None) -> None:
         """Keep the sizes of a model that no adapter knows. Shape: as `replaywatch.probe.describe_model`."""
@@ -139,6 +146,8 @@ class Session:
             return
         _never_destroy(self.timer.handles())
         self.sight.reset()
+        for patches in (self.patches, *(adapter.patches for adapter in self.adapters)):
+            patches.renew_lock()
         self.recorders.forget()
         self.ledger.reset()
         self.timer.reset()
@@ -150,6 +159,7 @@ class Session:
         self.guard.reset()
         for port in self.ports():
             port.forget()
+        self.outlet.close()
         self.outlet = Outlet(self.settings.socket)
         self.keeper = Keeper(self)
 

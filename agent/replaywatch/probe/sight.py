@@ -27,11 +27,13 @@ class Sight:
         self._observed: dict[tuple[str, str, str | None], int] = {}
         self.errors = 0
 
-    def blind(self, signal: str, reason: str) -> None:
-        """Say that a signal cannot be seen; a later reason replaces an earlier one."""
+    def blind(self, signal: str, reason: str) -> bool:
+        """Say that a signal cannot be seen, True where that is new; a later reason replaces an earlier one."""
         with self._lock:
-            if signal in self._blind or len(self._blind) < MAX_BLIND:
+            new = signal not in self._blind
+            if not new or len(self._blind) < MAX_BLIND:
                 self._blind[signal] = reason[:MAX_DETAIL]
+            return new
 
     def clear(self, signal: str) -> None:
         """Say that a signal can be seen (again)."""

@@ -10,10 +10,82 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from replaywatch.probe.patching import PatchSet
+
 MODES = ("full", "piecewise", "eager")
+PHASES = ("decode", "prefill", "mixed", "train")
+# The contract's FALLBACK_REASONS, which would bring dataclasses into the serving process; a test compares them.
+REASONS = frozenset(
+    (
+        "above_ceiling", "no_matching_graph", "mode_none", "forced_eager", "attention_backend", "cascade_attention",
+        "lora", "speculative_width", "ranks_disagree", "prefill_by_design", "multimodal_input", "dynamic_shape",
+        "mutated_input", "cpu_tensor", "incompatible_op", "rerecord_limit", "capture_failed", "warm_up", "other",
+        "mode_piecewise",
+    )
+)  # fmt: skip
+MAX_SIZE = 1 << 31
+MAX_NAME = 64
 # Exact sizes, then powers of two; together at most the 64 keys that the contract allows.
 MAX_EXACT_SIZES = 40
 MAX_KEYS = 16
+
+
+def checked_step(
+    mode: str,
+    batch: int | None = None,
+    real_tokens: int | None = None,
+    padded_tokens: int | None = None,
+    reason: str | None = None,
+    phase: str | None = None,
+    component: str | None = None,
+) -> tuple[Any, ...]:
+    """A step of somebody's own loop in values that a window can hold; the arguments of `StepLedger.record`.
+
+    Raises: ValueError or TypeError, saying what cannot be told.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode cannot be {_shown(mode)}")
+    if phase is not None and phase not in PHASES:
+        raise ValueError(f"phase cannot be {_shown(phase)}")
+    if reason is not None and reason not in REASONS:
+        raise ValueError(f"reason cannot be {_shown(reason)}")
+    if component is not None and not _is_name(component):
+        raise ValueError(f"component cannot be {_shown(component)}; give at most {MAX_NAME} printable characters")
+    return (
+        mode,
+        _size("batch", batch),
+        _size("real_tokens", real_tokens),
+        _size("padded_tokens", padded_tokens),
+        reason,
+        phase,
+        component,
+    )
+
+
+def _size(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    # Not whatever int() takes: that of a CUDA tensor waits for the device.
+    if type(value) is not int and not _is_integral(value):
+        raise TypeError(f"{name} cannot be {_shown(value)}; give an integer")
+    size = int(value)
+    if not 0 <= size < MAX_SIZE:
+        raise ValueError(f"{name} cannot be {size}")
+    return size
+
+
+def _is_integral(value: object) -> bool:
+    from numbers import Integral
+
+    return isinstance(value, Integral)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_NAME and value.isprintable()
+
+
+def _shown(value: object) -> str:
+    return repr(value[:40]) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 class Adapter(Protocol):
@@ -24,6 +96,7 @@ class Adapter(Protocol):
     """
 
     name: str
+    patches: PatchSet
 
     def place(self) -> None:
         """Hook the engine."""
