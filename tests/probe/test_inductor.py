@@ -135,6 +135,25 @@ for graph in (compiled(["mutated inputs"], [1]), compiled([], []), compiled([], 
     }
 
 
+def test_a_compiled_function_with_other_fields_is_no_silent_loss(tmp_path: Path) -> None:
+    window = seen(
+        TREES
+        + "output_code.cudagraph_partition_post_compile = lambda inputs, graph, *more: None\n"
+        + START
+        + "output_code.cudagraph_partition_post_compile([], object(), True, {}, None)\n",
+        tmp_path,
+    )
+    assert window.observations == ()
+    assert "inductor partitions" in {b.signal for b in window.blind}
+
+
+@pytest.mark.parametrize("torch", GENERATIONS)
+def test_a_version_as_it_is_has_every_hook_in_its_place(torch: str, tmp_path: Path) -> None:
+    window = seen(START + TREES, tmp_path, torch)
+    missing = {"2.4": {"inductor sizes", "inductor capture sizes"}, "2.7": {"inductor capture sizes"}}
+    assert {b.signal for b in window.blind} == missing.get(torch, set())
+
+
 @pytest.mark.parametrize("torch", ["2.9", "2.14"])
 def test_sizes_that_are_left_out_are_fallbacks(torch: str, tmp_path: Path) -> None:
     window = seen(
@@ -195,6 +214,17 @@ compile_fx.compile_fx(None, [Host()])
         ("trees.CUDAGraphTreeManager.record_function = lambda self: None", "inductor recordings"),
         ("del trees.CUDAGraphNode", "inductor recordings"),
         ("del compile_fx.compile_fx", "torch.compile modes"),
+        ("del output_code.cudagraph_partition_post_compile", "inductor partitions"),
+        (
+            "from torch._inductor import cudagraph_utils as utils; del utils.maybe_warning_due_to_dynamic_shape",
+            "inductor sizes",
+        ),
+        (
+            "from torch._inductor import cudagraph_utils as utils; del utils.log_cudagraph_skip_and_bump_counter",
+            "inductor skips",
+        ),
+        ("import torch._dynamo.utils as utils; del utils.counters", "inductor skips without a reason"),
+        ("del torch.cuda.graphs.CUDAGraph.instantiate", "graph instantiations"),
         ("del torch.cuda.graphs.CUDAGraph.reset", "graph resets"),
     ],
 )

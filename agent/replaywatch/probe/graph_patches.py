@@ -11,7 +11,7 @@ from typing import Any
 
 from replaywatch.probe.graph_nodes import NodeCounter
 from replaywatch.probe.ledger import GraphLedger
-from replaywatch.probe.patching import Function, PatchSet, Switch, accepts
+from replaywatch.probe.patching import Function, PatchSet, Switch, accepts, torch_since
 from replaywatch.probe.replay_timing import ReplayTimer
 from replaywatch.probe.sight import Sight
 from replaywatch.probe.slots import MASK, Recorders
@@ -29,7 +29,7 @@ class GraphPatches:
         patches.wrap(kind, "capture_begin", "graph captures", begin)
         patches.wrap(kind, "capture_end", "graph captures", self.capture_end)
         patches.wrap(kind, "reset", "graph resets", self.reset)
-        if "instantiate" in vars(kind):  # from torch 2.9 on
+        if torch_since(2, 9):
             patches.wrap(kind, "instantiate", "graph instantiations", self.instantiate)
         return patches.wrap(kind, "replay", "graph replays", self.replay)
 

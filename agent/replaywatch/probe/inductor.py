@@ -13,9 +13,10 @@ from typing import Any
 
 from replaywatch.probe.counts import add_count
 from replaywatch.probe.inductor_reasons import reason_of, tidy
-from replaywatch.probe.patching import Function, PatchSet, Switch, loaded
+from replaywatch.probe.patching import Function, PatchSet, Switch, loaded, torch_since
 from replaywatch.probe.sight import Sight
 
+PARTITIONS = "inductor partitions"
 SKIP = "log_cudagraph_skip_and_bump_counter"
 # Modules that import the skip function by name; wrapping it in one of them does not reach the others.
 SKIP_MODULES = (
@@ -46,21 +47,20 @@ class InductorHooks:
         self.compile_modes: dict[str, int] = {}
 
     def place_skip(self, patches: PatchSet, module: Any) -> None:
-        """Wrap the function that every counted skip goes through, in one of the modules that hold it."""
+        """Wrap the function that every counted skip goes through, in a module that may import it by name."""
         if SKIP in vars(module):
             patches.wrap(module, SKIP, "inductor skips", self._skip, arguments=1)
 
     def place_utils(self, patches: PatchSet, module: Any) -> None:
         """`torch._inductor.cudagraph_utils`: skips, and the warning of many sizes (absent in 2.4)."""
-        self.place_skip(patches, module)
-        if "maybe_warning_due_to_dynamic_shape" in vars(module):
-            patches.wrap(module, "maybe_warning_due_to_dynamic_shape", "inductor sizes", self._sizes, arguments=2)
+        patches.wrap(module, SKIP, "inductor skips", self._skip, arguments=1)
+        patches.wrap(module, "maybe_warning_due_to_dynamic_shape", "inductor sizes", self._sizes, arguments=2)
 
     def place_output_code(self, patches: PatchSet, module: Any) -> None:
         """`torch._inductor.output_code`: skips, and partitions that are silently not captured (2.9 and later)."""
         self.place_skip(patches, module)
-        if "cudagraph_partition_post_compile" in vars(module):
-            patches.wrap(module, "cudagraph_partition_post_compile", "inductor partitions", self._partition)
+        if torch_since(2, 9):
+            patches.wrap(module, "cudagraph_partition_post_compile", PARTITIONS, self._partition)
 
     def place_compile(self, patches: PatchSet, module: Any) -> None:
         """`torch._inductor.compile_fx`: skips, and whether functions are compiled with graphs at all."""
@@ -73,8 +73,13 @@ class InductorHooks:
         torch counts without a word where a `CUDAGraphPolicy` declines (2.13 and later) or a function uses no GPU.
         """
         utils = loaded("torch._dynamo.utils")
+        if utils is None:
+            return
         counters = getattr(utils, "counters", None)
-        if counters is None or "inductor" not in counters:
+        if counters is None:
+            self._sight.blind("inductor skips without a reason", "torch._dynamo.utils.counters does not exist")
+            return
+        if "inductor" not in counters:
             return
         now = int(counters["inductor"].get("cudagraph_skips", 0))
         with self._lock:
@@ -133,7 +138,7 @@ class InductorHooks:
                     self._partitioned(args, kwargs)
                 except Exception as error:  # the probe's border
                     on.off()
-                    self._sight.fault("inductor partitions", error)
+                    self._sight.fault(PARTITIONS, error)
             return result
 
         return cudagraph_partition_post_compile
@@ -142,10 +147,13 @@ class InductorHooks:
         """The early return: fail reasons, or no partition that could be captured; torch neither logs nor counts it."""
         graph = kwargs.get("compiled_graph", args[1] if len(args) > 1 else None)
         info = getattr(graph, "cudagraph_info", None)
-        reasons = list(getattr(info, "cudagraph_fail_reasons", None) or ())
+        if not hasattr(info, "cudagraph_fail_reasons") or not hasattr(graph, "partition_maps"):
+            self._sight.blind(PARTITIONS, "compiled functions have other fields in this version")
+            return
+        reasons = list(info.cudagraph_fail_reasons or ())
         if reasons:
             text = ", ".join(map(str, reasons))
-        elif not getattr(graph, "partition_maps", None):
+        elif not graph.partition_maps:
             text = "no partition can be captured"
         else:
             return
