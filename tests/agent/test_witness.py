@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,6 +37,9 @@ NOW = 1_790_000_000 * 10**9
 FIRST_LINE = (
     "(EngineCore pid=42) INFO 11-20 09:00:00 [core.py:114] Initializing a V1 LLM engine (v0.25.1) with config: "
     "model='m'\n"
+)
+SIZES_LINE = FIRST_LINE.rstrip() + (
+    ", compilation_config={'cudagraph_mode': 'FULL', 'cudagraph_capture_sizes': [1, 32], 'max_capture_size': 32}\n"
 )
 EAGER_LINE = (
     "(EngineCore pid=42) INFO 11-20 09:0{minute}:01 [vllm.py:1] Enforce eager set, disabling torch.compile and "
@@ -209,25 +213,42 @@ def test_the_log_of_an_eager_engine_reaches_the_collector_once_over_a_restart(
     path.write_text(FIRST_LINE + EAGER_LINE.format(minute=0))
     options: dict[str, Any] = {"collector_url": receiver.url, "engine_log": path, "witness_seconds": 0.05}
     first = start_agent(**options)
+    wait_until(lambda: receiver.windows)
     with path.open("a") as log:
         log.write(EAGER_LINE.format(minute=5))
-    wait_until(lambda: receiver.windows)
+    ok = ("replaywatch_agent_witness_reads_total", "log", "ok")
+    read = first.agent.ledger.value(*ok)
+    wait_until(lambda: first.agent.ledger.value(*ok) > read + 1)
     first.stop()
-    shipped = len(receiver.windows)
     (batch, *_) = receiver.stored.values()
     assert any(c.graphs_enabled is False for c in batch.configs.values())
     assert {w.origin for w in receiver.windows} == {"log"}
     second = start_agent(**options)
-    ok = ("replaywatch_agent_witness_reads_total", "log", "ok")
+    wait_until(lambda: times_disabled(receiver) == 2)
     wait_until(lambda: second.agent.ledger.value(*ok) >= 3)
-    assert len(receiver.windows) == shipped
+    assert times_disabled(receiver) == 2
 
 
-def follow(path: Path, memory: Path | None = None) -> LogFollower:
-    return LogFollower(path, memory)
+def times_disabled(receiver: Receiver) -> int:
+    seen = [o for w in receiver.windows for o in w.observations]
+    return sum(o.count for o in seen if o.kind == "graphs_disabled")
 
 
-def test_appended_text_is_read_once(tmp_path: Path) -> None:
+Follow = Callable[..., LogFollower]
+
+
+@pytest.fixture
+def follow() -> Iterator[Follow]:
+    """Makes followers of a path with a memory or none, and closes them."""
+    with ExitStack() as stack:
+
+        def make(path: Path, memory: Path | None = None) -> LogFollower:
+            return stack.enter_context(closing(LogFollower(path, memory)))
+
+        yield make
+
+
+def test_appended_text_is_read_once(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "log"
     path.write_text("one\n")
     follower = follow(path)
@@ -238,20 +259,62 @@ def test_appended_text_is_read_once(tmp_path: Path) -> None:
     assert follower.read().text == "two\n"
 
 
-def test_a_rotated_or_truncated_log_is_read_from_its_start(tmp_path: Path) -> None:
+def test_of_a_renamed_log_the_rest_is_read_then_the_new_one(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "log"
-    path.write_text("old old old\n")
+    path.write_text("old\n")
     follower = follow(path)
-    assert follower.read().is_new_file
-    path.rename(tmp_path / "log.1")
+    follower.read()
+    with path.open("a", buffering=1) as log:
+        log.write("last\n")
+        path.rename(tmp_path / "log.1")
+        assert follower.read().text == "last\n"
+        log.write("very last")
     path.write_text("new\n")
-    assert follower.read().text == "new\n"
-    path.write_text("t\n")
-    reading = follower.read()
-    assert (reading.text, reading.is_new_file) == ("t\n", True)
+    assert follower.read().text == "very last\nnew\n"
+    assert follower.read().text == ""
 
 
-def test_what_was_read_before_a_restart_is_told_apart(tmp_path: Path) -> None:
+def test_a_renamed_log_is_not_lost_while_the_new_one_cannot_be_read(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "log"
+    path.write_text("old\n")
+    follower = follow(path)
+    follower.read()
+    with path.open("a") as log:
+        log.write("last\n")
+    path.rename(tmp_path / "log.1")
+    path.mkdir()
+    with pytest.raises(UnreadableSource):
+        follower.read()
+    path.rmdir()
+    path.write_text("new\n")
+    assert follower.read().text.split() == ["last", "new"]
+
+
+def test_a_deleted_log_is_read_to_its_end(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "log"
+    path.write_text("old\n")
+    follower = follow(path)
+    follower.read()
+    with path.open("a") as log:
+        log.write("last\n")
+    path.unlink()
+    assert follower.read().text == "last\n"
+    path.write_text("new\n")
+    assert follower.read().text.strip() == "new"
+
+
+@pytest.mark.parametrize("new", ["t\n", "as long\n", "longer than the one before\n"])
+def test_a_log_that_was_written_anew_is_read_from_its_start(tmp_path: Path, follow: Follow, new: str) -> None:
+    path = tmp_path / "log"
+    path.write_text("old old\n")
+    follower = follow(path)
+    follower.read()
+    path.write_text(new)
+    assert follower.read().text.strip("\n") == new.strip("\n")
+    assert follower.read().text == ""
+
+
+def test_what_was_read_before_a_restart_is_told_apart(tmp_path: Path, follow: Follow) -> None:
     path, memory = tmp_path / "log", tmp_path / "memory.json"
     path.write_text("before\n")
     first = follow(path, memory)
@@ -261,17 +324,23 @@ def test_what_was_read_before_a_restart_is_told_apart(tmp_path: Path) -> None:
         log.write("after\n")
     reading = follow(path, memory).read()
     assert (reading.seen_before, reading.text) == ("before\n", "after\n")
+    path.write_text("another file, of the same inode\n")
+    reading = follow(path, memory).read()
+    assert (reading.seen_before, reading.text) == ("", "another file, of the same inode\n")
 
 
-@given(st.binary(max_size=60))
+@given(
+    st.binary(max_size=60) | st.from_regex(rb'\{"inode": 1, "position": .{0,4}, "head_bytes": .{0,4}\}', fullmatch=True)
+)
 def test_a_damaged_memory_is_forgotten(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.mktemp("m")
     (folder / "log").write_text("x\n")
     (folder / "memory.json").write_bytes(content)
-    assert follow(folder / "log", folder / "memory.json").read().text == "x\n"
+    with closing(LogFollower(folder / "log", folder / "memory.json")) as follower:
+        assert follower.read().text == "x\n"
 
 
-def test_of_a_huge_log_the_start_and_the_end_are_read(tmp_path: Path) -> None:
+def test_of_a_huge_log_the_start_and_the_end_are_read(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"first line\n" + b"x" * (2 * MAX_READ_BYTES) + b"\nlast line\n")
     text = follow(path).read().text
@@ -280,7 +349,7 @@ def test_of_a_huge_log_the_start_and_the_end_are_read(tmp_path: Path) -> None:
     assert text.endswith("\nlast line\n")
 
 
-def test_a_letter_cut_in_two_by_a_reading_is_whole(tmp_path: Path) -> None:
+def test_a_letter_cut_in_two_by_a_reading_is_whole(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "log"
     path.write_bytes("é".encode()[:1])
     follower = follow(path)
@@ -290,16 +359,43 @@ def test_a_letter_cut_in_two_by_a_reading_is_whole(tmp_path: Path) -> None:
     assert follower.read().text == "é"
 
 
-def test_a_log_that_cannot_be_read_is_the_named_error(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_read_is_the_named_error(tmp_path: Path, follow: Follow) -> None:
     with pytest.raises(UnreadableSource, match="--engine-log"):
         follow(tmp_path / "absent").read()
     with pytest.raises(UnreadableSource, match="--engine-log"):
         follow(tmp_path).read()
 
 
-def test_a_log_without_an_engine_says_nothing(tmp_path: Path) -> None:
+def test_a_log_without_an_engine_says_nothing(tmp_path: Path, follow: Follow) -> None:
     (tmp_path / "log").write_text("hello\n" * 100)
     assert LogWitness(follow(tmp_path / "log")).read(NOW) is None
+
+
+def test_a_rotated_log_keeps_what_the_first_file_said_of_the_configuration(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(SIZES_LINE)
+    it = LogWitness(follow(path))
+    it.read(NOW)
+    path.rename(tmp_path / "vllm.log.1")
+    path.write_text(TABLE_ROW.format(minute=1, second=0))
+    it.read(NOW + 10**9)
+    recording = it.read(NOW + 60 * 10**9)
+    assert recording is not None
+    assert [w.dispatch.fallbacks for w in recording.windows] == [{"above_ceiling": 600}]
+
+
+def test_steps_from_before_the_agent_are_told_apart_from_those_after(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(SIZES_LINE + TABLE_ROW.format(minute=1, second=0))
+    it = LogWitness(follow(path))
+    first = it.read(NOW)
+    with path.open("a") as log:
+        log.write(TABLE_ROW.format(minute=1, second=1))
+    it.read(NOW + 10**9)
+    second = it.read(NOW + 60 * 10**9)
+    for recording in (first, second):
+        assert recording is not None
+        assert [w.dispatch.steps for w in recording.windows] == [{"eager": 600}]
 
 
 def witness(**steps: int) -> Window:
@@ -443,6 +539,9 @@ class Told:
     def read(self, now_ns: int) -> None:
         self.asked += 1
         self._read(self.asked)
+
+    def close(self) -> None:
+        pass
 
 
 def watch(*witnesses: Told) -> WitnessWatch:

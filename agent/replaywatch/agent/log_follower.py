@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from replaywatch.contract.errors import UnreadableSource
 
 # What one reading takes at most. Of a longer file the start (it holds the configuration) and the end are read.
 MAX_READ_BYTES: Final = 4 << 20
+# The first bytes, with their stamps, tell a file that was written anew from one that grew.
+HEAD_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,50 +26,81 @@ class Reading:
 
     text: str
     seen_before: str = ""
-    is_new_file: bool = False
 
 
 class LogFollower:
-    """Reads what was appended since the last call. `memory` is a file for the position; None forgets it."""
+    """Reads what was appended since the last call. `memory` is a file for the position; None forgets it.
+
+    The file stays open between readings, so that what was still written to one that was renamed is read too.
+    """
 
     def __init__(self, path: Path, memory: Path | None) -> None:
         self.path = path
         self._memory = memory
-        self._inode: int | None = None
+        self._stream: FileIO | None = None
         self._position = 0
+        self._head = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self) -> Reading:
         """The new text, empty where nothing came. Raises: UnreadableSource."""
         try:
-            with open(self.path, "rb") as stream:
-                return self._read(stream)
+            return self._begin() if self._stream is None else Reading(self._go_on(self._stream))
         except OSError as error:
             raise UnreadableSource(f"{self.path} cannot be read ({error.strerror}); check --engine-log") from None
 
     def remember(self) -> None:
         """Keep the position, once what was read is dealt with."""
-        if self._memory is not None:
+        if self._memory is not None and self._stream is not None:
+            known = {"inode": _status(self._stream).st_ino, "position": self._position, **_digest(self._head)}
             with suppress(OSError):
                 fresh = self._memory.with_suffix(".new")
-                fresh.write_text(json.dumps({"inode": self._inode, "position": self._position}))
+                fresh.write_text(json.dumps(known))
                 fresh.replace(self._memory)
 
-    def _read(self, stream: BinaryIO) -> Reading:
-        status = os.fstat(stream.fileno())
-        first = self._inode is None
-        is_new = status.st_ino != self._inode or status.st_size < self._position
-        seen = ""
-        if is_new:
-            self._inode, self._position = status.st_ino, 0
-            self._decoder.reset()
-            known = self._known_position(status) if first else 0
-            if known:
-                seen = self._text(stream, known)
-        return Reading(self._text(stream, status.st_size), seen, is_new)
+    def close(self) -> None:
+        """Close the file; the next reading would begin anew."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
-    def _text(self, stream: BinaryIO, end: int) -> str:
+    def _begin(self) -> Reading:
+        stream = self._turn_to(FileIO(self.path))
+        seen = self._text(stream, known) if (known := self._known_position(stream)) else ""
+        return Reading(self._text(stream, _status(stream).st_size), seen)
+
+    def _go_on(self, stream: FileIO) -> str:
+        """What was appended; of a file that was renamed or written anew its rest, then the new one from its start."""
+        anew = _status(stream).st_size < self._position or _head(stream, len(self._head)) != self._head
+        following = self._following(stream, anew)
+        rest = "" if anew else self._text(stream, _status(stream).st_size)
+        if following is None:
+            return rest
+        stream.close()
+        self._turn_to(following)
+        return f"{rest}\n{self._text(following, _status(following).st_size)}"
+
+    def _following(self, stream: FileIO, anew: bool) -> FileIO | None:
+        """The file at the path, opened, where another one is there now or the same was written anew."""
+        try:
+            found = FileIO(self.path)
+        except FileNotFoundError:  # between the renaming and the new file's first line
+            return None
+        if anew or not os.path.samestat(_status(found), _status(stream)):
+            return found
+        found.close()
+        return None
+
+    def _turn_to(self, stream: FileIO) -> FileIO:
+        """Read this file, unbuffered so that nothing written over is kept, from its start."""
+        self._stream, self._position, self._head = stream, 0, b""
+        self._decoder.reset()
+        return stream
+
+    def _text(self, stream: FileIO, end: int) -> str:
         """The text from the position to an offset, with its middle left out where it is too long."""
+        if len(self._head) < HEAD_BYTES:
+            self._head = _head(stream, min(end, HEAD_BYTES))
         stream.seek(self._position)
         length, half = end - self._position, MAX_READ_BYTES // 2
         self._position = end
@@ -75,13 +110,28 @@ class LogFollower:
         stream.seek(end - half)
         return self._decoder.decode(head + b"\n" + stream.read(half))
 
-    def _known_position(self, status: os.stat_result) -> int:
+    def _known_position(self, stream: FileIO) -> int:
         """How far an earlier run came in this very file; 0 when that is not known."""
         if self._memory is None:
             return 0
+        status = _status(stream)
         try:
             known = json.loads(self._memory.read_text())
-            position = known["position"] if known["inode"] == status.st_ino else 0
+            position, length = known["position"], known["head_bytes"]
+            same = known["inode"] == status.st_ino and _digest(_head(stream, length))["head"] == known["head"]
         except (OSError, ValueError, KeyError, TypeError):
             return 0
-        return position if isinstance(position, int) and 0 <= position <= status.st_size else 0
+        return position if same and isinstance(position, int) and 0 <= position <= status.st_size else 0
+
+
+def _status(stream: FileIO) -> os.stat_result:
+    return os.fstat(stream.fileno())
+
+
+def _head(stream: FileIO, length: int) -> bytes:
+    stream.seek(0)
+    return stream.read(min(max(length, 0), HEAD_BYTES))
+
+
+def _digest(head: bytes) -> dict[str, str | int]:
+    return {"head_bytes": len(head), "head": hashlib.sha256(head).hexdigest()[:16]}

@@ -33,6 +33,9 @@ class MetricsWitness:
         page = scrape(self._url, SCRAPE_SECONDS, headers=self._token.header(), tls=self._tls)
         return self._scraper.add(page, now_ns)
 
+    def close(self) -> None:
+        """Nothing is held: each scrape has a connection of its own."""
+
 
 def _trust(ca_file: Path | None) -> ssl.SSLContext:
     try:
@@ -48,20 +51,30 @@ class LogWitness:
 
     def __init__(self, follower: LogFollower) -> None:
         self._follower = follower
-        self._reader = self._new_reader()
-
-    def _new_reader(self) -> LogReader:
-        return LogReader(self._follower.path.name, window_ns=LOG_WINDOW_NS)
+        self._reader = LogReader(follower.path.name, window_ns=LOG_WINDOW_NS)
+        self._begun = False
 
     def read(self, now_ns: int) -> Recording | None:
-        """What the lines written since the last time say. Raises: UnreadableSource."""
+        """What the lines written since the last time say. Raises: UnreadableSource.
+
+        A rotated log goes on with the same reader: its new file does not repeat the configuration.
+        """
         reading = self._follower.read()
-        if reading.is_new_file:
-            self._reader = self._new_reader()
         if reading.seen_before:  # an earlier agent has shipped what these lines say; they still tell the configuration
             self._reader.feed(reading.seen_before, now_ns)
+            self._reader.close()
             self._reader.take()
         self._reader.feed(reading.text, now_ns)
+        if self._begun and not self._reader.has_closed:
+            return None
+        # All that was read is told now: what was written before the agent came by itself, and of what is remembered
+        # nothing is left open that an agent after this one would neither have nor read again.
+        self._begun = True
+        self._reader.close()
         recording = self._reader.take()
         self._follower.remember()
         return recording if recording.windows else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._follower.close()

@@ -27,6 +27,9 @@ class Witness(Protocol):
     def read(self, now_ns: int) -> Recording | None:
         """What it has seen since the last time; None when that is nothing. Raises: ReplaywatchError."""
 
+    def close(self) -> None:
+        """Let go of what is held between two readings."""
+
 
 class WitnessWatch:
     """Asks the witnesses and hands on what they say."""
@@ -68,6 +71,7 @@ class WitnessWatch:
         while not self._stop.is_set():
             trouble = self._ask(witness, trouble)
             self._stop.wait(self._period_s)
+        witness.close()
 
     def _ask(self, witness: Witness, before: str | None) -> str | None:
         """Ask once; returns what went wrong, which is logged where it is not what went wrong before."""

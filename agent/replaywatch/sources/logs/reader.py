@@ -64,6 +64,11 @@ class LogReader:
         """Whether any line came from a known engine."""
         return any(place.runs for place in self._places.values())
 
+    @property
+    def has_closed(self) -> bool:
+        """Whether a window has closed since the last taking."""
+        return bool(self._closed)
+
     def feed(self, text: str, now_ns: int) -> None:
         """Read a piece of the log. `now_ns` is when it was written, at the latest; it gives stamps their year."""
         self._clock.reference_ns = now_ns
@@ -73,6 +78,12 @@ class LogReader:
             for run in place.runs.values():
                 if run.opened_ns is not None and now_ns - run.opened_ns >= self.window_ns:
                     self._close(run)
+
+    def close(self) -> None:
+        """Close every open window, so that what was read so far is not mixed with what comes."""
+        for place in self._places.values():
+            for run in place.runs.values():
+                self._close(run)
 
     def finish(self, now_ns: int, *, still_written: bool = False) -> None:
         """The log has ended: read its last line, judge how it ended, close every window."""
