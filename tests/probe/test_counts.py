@@ -260,3 +260,38 @@ def test_a_visible_device_has_its_index_on_the_host(tmp_path: Path) -> None:
         START + GRAPHS + "torch.cuda.set_device(1)\ncaptured().replay()\n", tmp_path, CUDA_VISIBLE_DEVICES="4,7"
     )
     assert window.workload.gpu_index == 7
+
+
+@pytest.mark.parametrize(
+    ("body", "blind"), [("return before(self)", False), ("return torch._C._CUDAGraph.replay(self)", True)]
+)
+def test_a_tool_over_the_probes_hook_blinds_it_only_where_it_does_not_call_it(
+    body: str, blind: bool, tmp_path: Path
+) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + f"""
+import time
+from replaywatch.probe.session import current
+def told():
+    return "graph replays" in {{b["signal"] for b in current().sight.blind_spots()}}
+def work(until, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not until():
+        made.replay()
+        time.sleep(0.01)
+made = captured()
+before = torch.cuda.CUDAGraph.replay
+def replay(self):
+    {body}
+torch.cuda.CUDAGraph.replay = replay
+work(told, 10 if {blind} else 1)
+assert told() is {blind}
+torch.cuda.CUDAGraph.replay = before
+work(lambda: not told(), 10)
+assert not told()
+""",
+        tmp_path,
+    )
+    assert ("another tool put its own function over the probe's" in {b.reason for b in window.blind}) is blind

@@ -81,6 +81,27 @@ for _ in range(4):
     assert window.memory.by_owner is None or set(window.memory.by_owner) <= {"inductor"}
 
 
+@pytest.mark.parametrize("torch", ["2.4", "2.7", "2.14"])
+def test_a_mismatch_belongs_to_its_own_call(torch: str, tmp_path: Path) -> None:
+    """The first recording of a function does not fit and the second does; later another path is recorded."""
+    window = seen(
+        START
+        + TREES
+        + """
+manager = trees.CUDAGraphTreeManager()
+for address in ("one", "one", "two"):
+    manager.run(address, function_id="moves")
+manager.run("two", function_id="moves")
+manager.nodes.clear()
+manager.run("three", function_id="moves")
+""",
+        tmp_path,
+        torch,
+    )
+    assert window.dispatch.steps == {"full": 1, "eager": 4}
+    assert [o.count for o in window.observations if o.kind == "inductor_rerecord"] == [1]
+
+
 @pytest.mark.parametrize("torch", GENERATIONS)
 @pytest.mark.parametrize("first", ["probe first", "torch first"])
 def test_skips_are_counted_once_whichever_module_reports_them(torch: str, first: str, tmp_path: Path) -> None:

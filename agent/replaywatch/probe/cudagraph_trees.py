@@ -36,8 +36,6 @@ class TreeHooks:
         """Start from nothing."""
         self._here = threading.local()
         self._recorded: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
-        self.recordings = 0
-        self.rerecordings = 0
 
     def place(self, patches: PatchSet, module: Any) -> None:
         """Wrap the methods of `torch._inductor.cudagraph_trees`."""
@@ -63,6 +61,7 @@ class TreeHooks:
             if not on:
                 return original(manager, new_inputs, function_id)
             before = getattr(here, "calls", 0)
+            here.mismatch = None  # of an earlier call
             result = original(manager, new_inputs, function_id)
             if getattr(here, "calls", 0) == before:
                 self._guarded(on, "inductor steps", direct, manager, function_id)
@@ -76,6 +75,7 @@ class TreeHooks:
         def execute_node(manager: Any, node: Any, new_inputs: Any) -> Any:
             if on:
                 here.calls = getattr(here, "calls", 0) + 1
+                here.mismatch = None  # another recording of the function fits
                 record("full")
             return original(manager, node, new_inputs)
 
@@ -126,10 +126,8 @@ class TreeHooks:
         self._called()
         mismatch, self._here.mismatch = getattr(self._here, "mismatch", None), None
         functions = self._recorded.setdefault(manager, set())
-        self.recordings += 1
         self._steps.record("eager", reason="warm_up" if function_id not in functions else "other")
         if function_id in functions and mismatch is not None:
-            self.rerecordings += 1
             self._sight.observe("inductor_rerecord", MISMATCH.get(mismatch, mismatch))
         functions.add(function_id)
 

@@ -145,8 +145,8 @@ class InductorHooks:
 
     def _partitioned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The early return: fail reasons, or no partition that could be captured; torch neither logs nor counts it."""
-        graph = kwargs.get("compiled_graph", args[1] if len(args) > 1 else None)
-        info = getattr(graph, "cudagraph_info", None)
+        graph: Any = kwargs.get("compiled_graph", args[1] if len(args) > 1 else None)
+        info: Any = getattr(graph, "cudagraph_info", None)
         if not hasattr(info, "cudagraph_fail_reasons") or not hasattr(graph, "partition_maps"):
             self._sight.blind(PARTITIONS, "compiled functions have other fields in this version")
             return

@@ -27,20 +27,44 @@ class Switch(list[bool]):
         super().__init__((True,))
 
     off = list.clear
+    asked = False
+
+
+class ListeningSwitch(Switch):
+    """A switch that notes the next time a wrapper asks it, which is the next call of that wrapper."""
+
+    def __bool__(self) -> bool:
+        self.__class__ = Switch  # type: ignore[assignment]
+        self.asked = True
+        return len(self) > 0
 
 
 class Patch:
-    """One wrapper in its place."""
+    """One wrapper in its place. `over` is what another tool put over it, in which no trace of it can be seen."""
 
-    __slots__ = ("name", "original", "owner", "signal", "switch", "wrapper")
+    __slots__ = ("name", "original", "over", "owner", "signal", "switch", "wrapper")
 
     def __init__(self, owner: Any, name: str, signal: str, original: Any, wrapper: Function, switch: Switch) -> None:
         self.owner, self.name, self.signal = owner, name, signal
         self.original, self.wrapper, self.switch = original, wrapper, switch
+        self.over: Any = None
 
     def in_place(self) -> bool:
         """Whether the wrapper is still the outermost one."""
         return vars(self.owner).get(self.name) is self.wrapper
+
+    def out_of_reach(self) -> bool:
+        """Whether something else has been in its place since the last look at least, and has not called it."""
+        found = vars(self.owner).get(self.name)
+        if _reaches(found, self.wrapper):
+            self.over = None
+            return False
+        if self.over is not found:
+            self.over = found
+            self.switch.asked = False
+            self.switch.__class__ = ListeningSwitch
+            return False
+        return not self.switch.asked
 
 
 class PatchSet:
@@ -49,6 +73,7 @@ class PatchSet:
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
         self._patches: list[Patch] = []
+        self._told: set[str] = set()
         self.renew_lock()
 
     def renew_lock(self) -> None:
@@ -93,9 +118,16 @@ class PatchSet:
             self._patches.clear()
 
     def overwritten(self) -> list[str]:
-        """Signals whose wrapper was replaced by something that does not say it wraps ours."""
+        """Signals whose wrapper was replaced by something that has not called it since.
+
+        Those told before that are seen again are no blind spots from here on.
+        """
         with self._lock:
-            return [p.signal for p in self._patches if p.switch and not _reaches(vars(p.owner).get(p.name), p.wrapper)]
+            lost = {p.signal for p in self._patches if len(p.switch) and p.out_of_reach()}
+            for signal in self._told - lost:
+                self._sight.clear(signal)
+            self._told = lost
+        return sorted(lost)
 
 
 def accepts(function: Any, arguments: int) -> bool:
