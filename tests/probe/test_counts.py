@@ -295,3 +295,38 @@ assert not told()
         tmp_path,
     )
     assert ("another tool put its own function over the probe's" in {b.reason for b in window.blind}) is blind
+
+
+@pytest.mark.parametrize("pool", ["(7, 7)", "None"])
+def test_graphs_that_went_leave_nothing_behind_but_sums(pool: str, tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + f"""
+import gc
+from replaywatch.probe.session import current
+from replaywatch.probe.slots import GraphSlot
+def grow(by):
+    made = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(made, pool={pool}):
+        torch.cuda.reserved_bytes += by
+    made.replay()
+    return made
+kept = grow(1000)
+for _ in range(50):
+    made = grow(10)
+    current().ledger.drain()
+del made
+current().ledger.drain()
+gc.collect()
+assert sum(isinstance(found, GraphSlot) for found in gc.get_objects()) <= 3
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_WINDOW_SECONDS="300",
+    )
+    size = 1000 if pool == "None" else 1500
+    assert window.memory.pool_bytes == size
+    assert window.memory.unused_bytes == 0
+    assert window.memory.by_owner == {"user": size}
+    assert window.dispatch.replays == 51
+    assert window.dispatch.destroys == 50

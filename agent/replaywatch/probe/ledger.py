@@ -250,6 +250,7 @@ class GraphLedger:
             slot.state = "gone"
             self._retired_replays += slot.replays - slot.reported
             slot.reported = slot.replays
+            slot.follows = None  # else the latest graph would keep all before it
             self.capturing.pop(slot.number, None)
             self.by_number.pop(slot.number, None)
         self.bytes.destroyed(slot)

@@ -14,12 +14,36 @@ from replaywatch.probe.patching import loaded
 from replaywatch.probe.slots import GraphSlot
 
 
+class Pool:
+    """One pool: its graphs alive by number, and what those that went left behind in it. Shape: bytes by owner."""
+
+    __slots__ = ("alive", "gone", "replayed")
+
+    def __init__(self) -> None:
+        self.alive: dict[int, GraphSlot] = {}
+        self.gone: dict[str, int] = {}
+        self.replayed = False
+
+    def drop(self, slot: GraphSlot) -> None:
+        """A graph of the pool went."""
+        if self.alive.pop(slot.number, None) is not None:
+            self.gone[slot.owner] = self.gone.get(slot.owner, 0) + (slot.bytes or 0)
+            self.replayed = self.replayed or slot.replays > 0
+
+    def by_owner(self) -> dict[str, int]:
+        """Bytes by the owner of the graph that took them."""
+        found = dict(self.gone)
+        for slot in self.alive.values():
+            found[slot.owner] = found.get(slot.owner, 0) + (slot.bytes or 0)
+        return found
+
+
 class GraphBytes:
     """Bytes per pool of the graphs alive. Missing readings make missing results, never zeros."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pools: dict[object, dict[int, GraphSlot]] = {}
+        self._pools: dict[object, Pool] = {}
         self._known = False
 
     def reserved(self) -> int | None:
@@ -52,28 +76,30 @@ class GraphBytes:
             slot.pool = ("graph", slot.number)
         with self._lock:
             self._known = True
-            self._pools.setdefault(slot.pool, {})[slot.number] = slot
+            self._pools.setdefault(slot.pool, Pool()).alive[slot.number] = slot
 
     def destroyed(self, slot: GraphSlot) -> None:
         """A graph went; its growth stays counted while another graph of the pool lives."""
         with self._lock:
             pool = self._pools.get(slot.pool)
-            if pool and all(s.state == "gone" for s in pool.values()):
-                del self._pools[slot.pool]
+            if pool is not None:
+                pool.drop(slot)
+                if not pool.alive:
+                    del self._pools[slot.pool]
 
-    def take(self, ready: Iterable[GraphSlot]) -> dict[str, Any]:
-        """The gauges in the wire form; empty where nothing was read."""
-        alive = {s.number for s in ready}
+    def take(self, graphs: Iterable[GraphSlot]) -> dict[str, Any]:
+        """The gauges in the wire form; empty where nothing was read. Shape: `graphs` those ready or failed."""
+        ready = {s.number for s in graphs}
+        by_owner: dict[str, int] = {}
+        unused = 0
         with self._lock:
             if not self._known:
                 return {}
-            pools = [list(pool.values()) for pool in self._pools.values()]
-        by_owner: dict[str, int] = {}
-        unused = 0
-        for pool in pools:
-            size = sum(s.bytes or 0 for s in pool)
-            for slot in pool:
-                by_owner[slot.owner] = by_owner.get(slot.owner, 0) + (slot.bytes or 0)
-            if not any(s.replays for s in pool) and any(s.number in alive for s in pool):
-                unused += size
+            for pool in self._pools.values():
+                found = pool.by_owner()
+                for owner, size in found.items():
+                    by_owner[owner] = by_owner.get(owner, 0) + size
+                used = pool.replayed or any(slot.replays for slot in pool.alive.values())
+                if not used and not ready.isdisjoint(pool.alive):
+                    unused += sum(found.values())
         return {"pool_bytes": sum(by_owner.values()), "unused_bytes": unused, "by_owner": by_owner}
