@@ -14,6 +14,9 @@ TRACER = """
 import sys, types, time
 log = []
 class Tracer:
+    def calibrate(self):
+        log.append("calibrate")
+        return {"launch_host_ns": 2100, "graph_launch_host_ns": 5200, "in_graph_gap_ns": 420, "launch_device_ns": 1900}
     def run_window(self, duration_ms):
         log.append("window")
         work = {"method": "cupti", "steps": 2, "span_ns": 10, "total_kernels": 30, "total_graph_kernels": 30}
@@ -43,7 +46,7 @@ end = time.time() + 20
 while log.count("window") < 3 and time.time() < end:
     time.sleep(0.02)
 time.sleep(0.3)
-assert log == ["window"] * 3, log
+assert log == ["calibrate"] + ["window"] * 3, log
 profile = profiler.profile()
 with profile:
     log.append("profiling")
@@ -51,14 +54,14 @@ with profile:
     time.sleep(0.4)
 log.append("over")
 assert profile.results == "results" and profiler.calls == ["prepare", "enable", "disable"]
-assert log[3:] == ["pause", "profiling", "over"], log
+assert log[4:] == ["pause", "profiling", "over"], log
 session.current().tracing._next_ns = 1
 time.sleep(0.6)
 with profile:
     log.append("profiling again")
 session.current().tracing._next_ns = 1
 time.sleep(0.6)
-assert log[6:] == ["profiling again"], log
+assert log[7:] == ["profiling again"], log
 """,
         tmp_path,
         REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS="3600",
@@ -69,10 +72,59 @@ assert log[6:] == ["profiling again"], log
     assert window.timing.launch_gap is not None
     assert window.timing.launch_gap.count == 3
     assert window.cost is not None
-    assert window.cost.traced_windows == 3
+    assert window.cost.traced_windows == 4
+    assert window.traced.calibrated_launch_ns == 2100
+    assert window.traced.calibrated_graph_launch_ns == 5200
+    assert window.traced.calibrated_graph_gap_ns == 420
     reasons = " ".join(b.reason for b in window.blind)
     assert "torch.profiler runs" in reasons
     assert "torch.profiler was used in this process" in reasons
+
+
+@pytest.mark.parametrize("how", ["raise RuntimeError('no context')", "return {}"])
+def test_a_calibration_that_fails_costs_no_stretch(how: str, tmp_path: Path) -> None:
+    window = seen(
+        START
+        + TRACER
+        + f"""
+def calibrate(self):
+    {how}
+Tracer.calibrate = calibrate
+torch.cuda.init()
+end = time.time() + 20
+while log.count("window") < 3 and time.time() < end:
+    time.sleep(0.02)
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS="3600",
+    )
+    assert window.traced is not None
+    assert window.traced.calibrated_launch_ns is None
+    reasons = [spot.reason for spot in window.blind if spot.signal == "launch costs"]
+    assert bool(reasons) == how.startswith("raise")
+    assert all("no context" in reason for reason in reasons)
+
+
+def test_launches_are_not_calibrated_while_something_is_captured(tmp_path: Path) -> None:
+    seen(
+        START
+        + TRACER
+        + """
+torch.cuda.init()
+tracing = session.current().tracing
+tracing._tracer = Tracer()
+capturing = True
+tracing._capturing = lambda: capturing
+tracing._calibrate(tracing._tracer)
+assert log == []
+capturing = False
+for _ in range(2):
+    tracing._calibrate(tracing._tracer)
+assert log == ["calibrate"], log
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="",
+    )
 
 
 def test_a_profiler_that_fails_to_start_is_over_all_the_same(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from replaywatch.contract.window import TracedWork
+from replaywatch.probe.tracing import CALIBRATED
 from tracer import fake_world
 from tracer.fake_world import World
 
@@ -32,7 +36,20 @@ def test_the_gap_between_nodes_is_read_from_a_kernel_window(fresh_world: World) 
     found, broken, live = fresh_world.call(_calibrate, -1, True)
     assert found["in_graph_gap_ns"] == 420
     assert found["null_kernel_ns"] == 1000
+    assert {name for _, name in CALIBRATED} <= set(found)
+    assert {field for field, _ in CALIBRATED} <= {f.name for f in fields(TracedWork)}
     assert (broken, live) == (0, 0)
+
+
+def _on_a_helper_thread() -> tuple[dict[str, int], int]:
+    fake_world.cuda().fake_cuda_set(b"current", 0)
+    return fake_world.tracer().calibrate(trace=False), fake_world.cuda().fake_cuda_get(b"live_objects")
+
+
+def test_a_thread_without_a_context_finds_the_one_of_the_process(fresh_world: World) -> None:
+    found, live = fresh_world.call(_on_a_helper_thread)
+    assert found["graph_launch_host_ns"] > 0
+    assert live == 0
 
 
 def _without_context(device: int) -> str:
@@ -46,6 +63,6 @@ def _without_context(device: int) -> str:
 
 
 def test_no_context_is_made(fresh_world: World) -> None:
-    assert "no CUDA context is current" in fresh_world.call(_without_context, -1)
+    assert "the process has no CUDA context" in fresh_world.call(_without_context, -1)
     assert "no primary context on device 0" in fresh_world.call(_without_context, 0)
     assert "cuDevicePrimaryCtxGetState failed" in fresh_world.call(_without_context, 5)

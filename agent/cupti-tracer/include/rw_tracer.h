@@ -67,8 +67,8 @@ int64_t rw_tracer_version_notes(uint32_t cupti, char *json, size_t capacity);
 /* Counters of the tracer itself, and its last reason. */
 int64_t rw_tracer_status(char *json, size_t capacity);
 
-/* Measures launch cost and graph node spacing of this host on `device` (-1: the current context); blocks for some
- * milliseconds. Refuses without a context. With `trace` the in-graph gap is read from a kernel window as well. */
+/* Measures launch cost and graph node spacing of this host on `device` (-1: the current context, else that of the first
+ * device on which there is one); blocks for some milliseconds. Refuses without a context. With `trace` the in-graph gap is read from a kernel window as well. */
 int64_t rw_tracer_calibrate(int32_t device, int32_t trace, char *json, size_t capacity);
 
 /* Graph-level records instead of kernels, for the life of the process; refused once CUDA is initialised. */

@@ -47,13 +47,20 @@ NullKernels::~NullKernels() {
   if (retained_device_ >= 0) cuda_.primary_release(retained_device_);
 }
 
+int32_t NullKernels::first_device_in_use() const {
+  int32_t count = 0, active = 0;
+  uint32_t flags = 0;
+  if (cuda_.device_count(&count) != kCudaSuccess) return -1;
+  for (int32_t device = 0; device < count; ++device)
+    if (cuda_.primary_state(device, &flags, &active) == kCudaSuccess && active != 0) return device;
+  return -1;
+}
+
 std::string NullKernels::enter_context(int32_t device) {
   CudaHandle context = nullptr;
-  if (device < 0) {
-    const int32_t result = cuda_.current_context(&context);
-    if (result != kCudaSuccess) return failed("cuCtxGetCurrent", result);
-    return context != nullptr ? std::string() : "no CUDA context is current on this thread";
-  }
+  if (device < 0 && cuda_.current_context(&context) == kCudaSuccess && context != nullptr) return {};
+  if (device < 0) device = first_device_in_use();
+  if (device < 0) return "the process has no CUDA context";
   uint32_t flags = 0;
   int32_t active = 0;
   if (const int32_t r = cuda_.primary_state(device, &flags, &active); r != kCudaSuccess)

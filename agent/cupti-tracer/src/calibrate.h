@@ -32,13 +32,15 @@ class NullKernels {
   NullKernels(const NullKernels &) = delete;
   NullKernels &operator=(const NullKernels &) = delete;
 
-  // `device` -1: the context that is current. Never creates a context. Returns why not, or an empty text.
+  // `device` -1: the context that is current on this thread, else that of the first device on which the process has
+  // one. Never creates a context. Returns why not, or an empty text.
   std::string prepare(int32_t device);
   std::string measure(LaunchCosts &costs);
   // Graph launches alone, for a kernel window to see.
   std::string replay();
 
  private:
+  int32_t first_device_in_use() const;
   std::string enter_context(int32_t device);
   std::string build();
   std::string build_graph();

@@ -177,6 +177,9 @@ class TracedWork:
     copy or wait: queries are cheap): each cost the traced process time that it does not spend without a profiler
     (M23).
 
+    The `calibrated_` fields were measured once, before the first stretch of the process, with kernels that do nothing:
+    median host time of a kernel launch and of a graph launch, and the mean gap between two nodes of a graph.
+
     The `total_` fields cover the whole traced stretch, long idle stretches taken out of the span, and serve what people
     read (coverage, busy share); `gaps_are_evidence` is False where the tracer's stamps say nothing about gaps (HIP).
 
@@ -221,6 +224,9 @@ class TracedWork:
     total_kernels: int = 0
     total_graph_kernels: int = 0
     gaps_are_evidence: bool = field(default=True, metadata=_LAST)
+    calibrated_launch_ns: int | None = field(default=None, metadata=_LAST)
+    calibrated_graph_launch_ns: int | None = field(default=None, metadata=_LAST)
+    calibrated_graph_gap_ns: int | None = field(default=None, metadata=_LAST)
 
     @property
     def kernels(self) -> int:

@@ -85,7 +85,9 @@ class KernelTracer:
         self._slots[next(self._slot) % len(self._slots)] = (unix_ns & -4) | STEP_KINDS[mode]
 
     def calibrate(self, device: int = -1, trace: bool = True) -> dict[str, int]:
-        """Launch costs of this host on a device, in nanoseconds; -1: the context of the calling thread.
+        """Launch costs of this host on a device, in nanoseconds.
+
+        -1: in the context of the calling thread, else of the first device on which the process has one.
 
         Shape: launch_host_ns, launch_device_ns, graph_launch_host_ns, graph_node_ns, and with `trace` in_graph_gap_ns
         and null_kernel_ns. Loads a module and launches some 2,500 null kernels: call it at start, before there is load.

@@ -24,6 +24,13 @@ BURST_S = (3.0, 12.0, 25.0)
 # A stretch with fewer kernels than this says nothing, and does not count as part of the burst.
 MIN_KERNELS = 20
 RETRY_S = 10.0
+# Fields of TracedWork, and what the tracer's calibration calls them.
+CALIBRATED = (
+    ("calibrated_launch_ns", "launch_host_ns"),
+    ("calibrated_graph_launch_ns", "graph_launch_host_ns"),
+    ("calibrated_graph_gap_ns", "in_graph_gap_ns"),
+)
+CALIBRATION_MS = 60.0  # the stretch in which the gap is read (kCalibrationWindowMs)
 OFF = (
     "kernels are not traced, because replays would take 5 to 10 % longer from then on; to see them, start one replica "
     "with REPLAYWATCH_PROBE_KERNELS=1, or analyze a short torch.profiler trace"
@@ -47,6 +54,9 @@ class Tracer(Protocol):
 
     def pause(self) -> bool:
         """Leave CUPTI alone from now on."""
+
+    def calibrate(self) -> Mapping[str, int]:
+        """What launches cost on this host, in nanoseconds; see `replaywatch.probe.tracer`. Raises: what says why not."""
 
     @property
     def live(self) -> bool:
@@ -77,6 +87,8 @@ class Tracing:
         self._work_since_ns = 0
         self._burst = 0
         self._next_ns = 0
+        self._calibrated = False
+        self._launch_costs: dict[str, int] = {}  # until a stretch takes them along
         self.windows = 0
         self.traced_ns = 0
         self.results: list[Mapping[str, Any]] = []
@@ -124,20 +136,37 @@ class Tracing:
         with self._lock:
             if self._profilers or self._profiled:
                 return
+            self._calibrate(tracer)
             duration_ms = self._settings.trace_ms if duration_ms is None else duration_ms
             found = tracer.run_window(duration_ms)
         self._took(found, now_ns, duration_ms)
 
-    def _took(self, found: Mapping[str, Any] | None, now_ns: int, duration_ms: float) -> None:
+    def _calibrate(self, tracer: Tracer) -> None:
+        """Measure once what launches cost here, before the first stretch."""
+        if self._calibrated or self._capturing():
+            return
+        self._calibrated = True
+        try:
+            costs = tracer.calibrate()
+        except Exception as error:  # the probe's border: no context, a call that failed
+            self._sight.blind("launch costs", f"launches could not be calibrated: {error}")
+            return
+        self._launch_costs = {field: costs[name] for field, name in CALIBRATED if name in costs}
+        self._count_stretch(CALIBRATION_MS)
+
+    def _count_stretch(self, duration_ms: float) -> None:
         self.windows += 1
         self.traced_ns += int(duration_ms * 1e6)
+
+    def _took(self, found: Mapping[str, Any] | None, now_ns: int, duration_ms: float) -> None:
+        self._count_stretch(duration_ms)
         reasons = (found or {}).get("blind", ())
         if found is not None and not reasons:
             self._sight.clear(SIGNAL)
         for signal, reason in reasons:
             self._sight.blind(signal, reason)
         if found is not None and len(self.results) < 8:
-            self.results.append(found)
+            self.results.append(self._with_launch_costs(found))
         if self._burst >= len(BURST_S):
             return
         kernels = ((found or {}).get("traced") or {}).get("total_kernels", 0)
@@ -147,6 +176,13 @@ class Tracing:
         self._burst += 1
         if self._burst < len(BURST_S):
             self._next_ns = min(self._next_ns, self._work_since_ns + int(BURST_S[self._burst] * 1e9))
+
+    def _with_launch_costs(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A result with what was calibrated before it; told once, beside work that was traced."""
+        if not found.get("traced"):
+            return found
+        costs, self._launch_costs = self._launch_costs, {}
+        return {**found, "traced": {**found["traced"], **costs}}
 
     def _open(self) -> Tracer | None:
         if self._tried:

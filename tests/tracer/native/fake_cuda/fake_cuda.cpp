@@ -17,7 +17,7 @@ constexpr int32_t kSuccess = 0, kInvalidValue = 1, kNotInitialized = 3, kInvalid
 constexpr int32_t kRelaxed = 2;
 constexpr uint64_t kKernelNs = 1000, kNodeGapNs = 420, kQueuedGapNs = 900;
 
-std::atomic<bool> initialised{true}, has_context{true}, global_capture{false}, capture_broken{false};
+std::atomic<bool> initialised{true}, has_context{true}, has_current{true}, global_capture{false}, capture_broken{false};
 std::atomic<int64_t> live_objects{0};
 std::atomic<int32_t> driver_version{13000};
 thread_local int32_t capture_mode = 0;
@@ -78,6 +78,7 @@ void fake_cuda_set(const char *what, int32_t on) {
   const std::string name = what;
   if (name == "initialised") initialised = on != 0;
   if (name == "context") has_context = on != 0;
+  if (name == "current") has_current = on != 0;  // of threads that chose none
   if (name == "global_capture") global_capture = on != 0, capture_broken = false;
   if (name == "driver_version") driver_version = on;
 }
@@ -98,7 +99,7 @@ int32_t cuDriverGetVersion(int32_t *version) {
   return kSuccess;
 }
 int32_t cuCtxGetCurrent(void **context) {
-  *context = current != nullptr ? current : has_context ? &has_context : nullptr;
+  *context = current != nullptr ? current : has_context && has_current ? &has_context : nullptr;
   return initialised ? kSuccess : kNotInitialized;
 }
 int32_t cuDevicePrimaryCtxGetState(int32_t device, uint32_t *flags, int32_t *active) {
