@@ -1,6 +1,8 @@
 """SGLang's steps and configuration, on stand-ins with the names and signatures of 0.5.9 and 0.5.23."""
 
+import gc
 import sys
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,11 @@ import pytest
 from replaywatch.probe.engines.sglang import SglangAdapter
 
 DECODE = (None, None)
+AHEAD = 4  # tokens that a draft model is ahead
+
+
+class Batch(SimpleNamespace):
+    """A batch; the engine's own can be referred to weakly, a plain namespace cannot."""
 
 
 class Engine:
@@ -28,8 +35,39 @@ class Engine:
         return self.module.ModelRunner(given, decode, prefill, draft)
 
     def step(self, runner, mode, batch, **fields):
-        forward_batch = SimpleNamespace(forward_mode=self.module.ForwardMode[mode], batch_size=batch, **fields)
-        return runner._forward_raw(forward_batch, *self.extra)
+        return runner._forward_raw(self.batch(mode, batch, **fields), *self.extra)
+
+    def batch(self, mode, batch, **fields):
+        return Batch(forward_mode=self.module.ForwardMode[mode], batch_size=batch, **fields)
+
+    def drafter(self, sizes):
+        return Drafter(self, sizes)
+
+
+class Drafter:
+    """A worker with a draft model and its graphs, if it has any."""
+
+    def __init__(self, engine, sizes):
+        from sglang.srt.speculative.eagle_draft_cuda_graph_runner import EAGLEDraftCudaGraphRunner
+
+        self.engine, self.runner = engine, engine.runner(sizes=(), draft=True)
+        self.graphs = EAGLEDraftCudaGraphRunner(list(sizes), self.draft_forward) if sizes else None
+
+    def draft(self, batch, asks=1, mode="DECODE"):
+        forward_batch = self.engine.batch(mode, batch)
+        ask = self.graphs and (getattr(self.graphs, "can_run_graph", None) or self.graphs.can_run)
+        answers = [ask(forward_batch) for _ in range(asks)] if ask else [False]
+        if not answers[-1]:
+            self.draft_forward(forward_batch)
+
+    def draft_forward(self, forward_batch):
+        for _ in range(AHEAD - 1):
+            self.runner._forward_raw(forward_batch, *self.engine.extra)
+
+    def capture(self):
+        one = getattr(self.graphs, "capture_one_shape", None) or self.graphs.capture_one_batch_size
+        for size in self.graphs.capture_bs:
+            one(size, self.engine.batch("DECODE", size))
 
 
 @pytest.fixture(params=["sglang_0_5_9", "sglang_0_5_23"])
@@ -110,16 +148,68 @@ def test_idle_ranks_are_not_counted(parts, engine):
 
 
 def test_draft_model_is_a_component(parts, engine):
-    from sglang.srt.speculative.eagle_draft_cuda_graph_runner import EAGLEDraftCudaGraphRunner
+    drafter = engine.drafter((1, 2))
+    drafter.draft(2)
+    drafter.draft(3)
+    taken = parts.taken()
+    assert set(taken) == {("draft", None)}
+    assert taken["draft", None]["steps"] == {"full": 1, "eager": 1}
+    assert taken["draft", None]["fallbacks"] == {"above_ceiling": 1}
 
-    engine.step(engine.runner(draft=True), "DECODE", 2)
-    runner = EAGLEDraftCudaGraphRunner([1, 2])
-    for batch in (2, 3):
-        ask = getattr(runner, "can_run_graph", None) or runner.can_run
-        assert ask(SimpleNamespace(batch_size=batch)) is (batch == 2)
+
+def test_captures_of_draft_graphs_are_no_steps(parts, engine):
+    drafter = engine.drafter((1, 2, 4))
+    drafter.capture()
+    assert parts.taken() == {}
+    drafter.draft(1)
+    assert parts.taken()["draft", None]["steps"] == {"full": 1}
+
+
+def test_each_batch_is_drafted_once_whatever_is_asked_and_run_for_it(parts, engine):
+    drafter = engine.drafter((1, 2))
+    for batch in (1, 1, 1, 3):
+        drafter.draft(batch, asks=2)
     taken = parts.taken()["draft", None]
-    assert taken["steps"] == {"full": 2, "eager": 1}
-    assert taken["fallbacks"] == {"above_ceiling": 1}
+    assert (taken["steps"], taken["fallbacks"]) == ({"full": 3, "eager": 1}, {"above_ceiling": 1})
+
+
+def test_draft_without_graphs_is_one_eager_step_for_each_batch(parts, engine):
+    drafter = engine.drafter(())
+    drafter.draft(2)
+    drafter.draft(2)
+    assert parts.taken()["draft", None]["steps"] == {"eager": 2}
+
+
+def test_drafts_of_idle_ranks_are_not_counted(parts, engine):
+    engine.drafter((1, 2)).draft(0, mode="IDLE")
+    assert parts.taken() == {}
+
+
+def test_a_batch_that_was_drafted_for_is_not_kept_alive(parts, engine):
+    drafter = engine.drafter((1, 2))
+    forward_batch = engine.batch("DECODE", 3)
+    drafter.draft_forward(forward_batch)
+    gone = weakref.ref(forward_batch)
+    del forward_batch
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_target_that_runs_one_batch_again_and_again_counts_each_run(parts, engine):
+    runner, forward_batch = engine.runner(), engine.batch("DECODE", 2)
+    for _ in range(3):
+        runner._forward_raw(forward_batch, *engine.extra)
+    assert parts.taken()[DECODE]["steps"] == {"full": 3}
+
+
+def test_renamed_captures_of_draft_graphs_are_blind(parts, stand_in):
+    stand_in("sglang_0_5_23")
+    import sglang.srt.speculative.eagle_draft_cuda_graph_runner as module
+
+    module.EAGLEDraftCudaGraphRunner.record = module.EAGLEDraftCudaGraphRunner.capture_one_shape
+    del module.EAGLEDraftCudaGraphRunner.capture_one_shape
+    parts.attach(SglangAdapter)
+    assert "sglang draft captures" in parts.blind()
 
 
 def test_admission_and_ceiling_are_in_the_configuration(parts, engine):

@@ -1,6 +1,6 @@
 """transformers' real `generate` on a tiny model; the CPU stands for the device."""
 
-import sys
+import copy
 import warnings
 
 import pytest
@@ -43,8 +43,9 @@ def generate(model, tokens=6, batch=2, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.generate(
-            torch.full((batch, 3), 5), max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, **options
-        )
+            torch.full((batch, 3), 5), do_sample=False,
+            **{"max_new_tokens": tokens, "min_new_tokens": tokens, **options},
+        )  # fmt: skip
 
 
 def test_eager_generate_counts_one_prefill_and_the_decode_steps(parts, model, adapter):
@@ -100,11 +101,41 @@ def test_other_devices_are_not_counted(parts, model):
     assert parts.taken() == {}
 
 
-def test_continuous_batching_has_the_point_that_is_hooked(parts, adapter):
-    __import__("transformers.generation.continuous_batching.model_runner")
-    module = sys.modules["transformers.generation.continuous_batching.model_runner"]
-    hooked = [
-        k for k in vars(module).values() if isinstance(k, type) and hasattr(vars(k).get("compute_batch"), "__wrapped__")
-    ]
-    assert len(hooked) == 1
+def test_an_assistant_inside_generate_is_a_component_of_its_own(parts, model, adapter):
+    """What the target does with its drafts is counted once for each round, its first forward as prefill."""
+    assistant = copy.deepcopy(model)
+    assistant.generation_config.num_assistant_tokens = 3
+    assistant.generation_config.num_assistant_tokens_schedule = "constant"
+    assistant.generation_config.assistant_confidence_threshold = 0
+    generate(model, tokens=9, batch=1, assistant_model=assistant, min_new_tokens=None)
+    taken = parts.taken()
+    drafted = taken["draft", None]["steps"]["eager"] + taken["draft", "prefill"]["steps"]["eager"]
+    rounds = taken[DECODE]["steps"]["eager"] + taken[None, "prefill"]["steps"]["eager"]
+    assert taken["draft", "prefill"]["steps"] == {"eager": 1}
+    assert taken[None, "prefill"]["steps"] == {"eager": 1}
+    assert rounds < drafted
+
+
+def test_a_generate_that_fails_leaves_the_next_one_alone(parts, model, adapter):
+    with pytest.raises(ValueError, match="max_new_tokens"):
+        generate(model, tokens=0)
+    generate(model)
+    assert parts.taken()[None, "prefill"]["steps"] == {"eager": 1}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_real_continuous_batching_counts_its_batches_and_no_warm_up(parts, model, adapter):
+    from transformers import GenerationConfig
+
+    own = copy.deepcopy(model)
+    given = GenerationConfig(
+        max_new_tokens=6, do_sample=False, eos_token_id=-1, num_blocks=16, block_size=32, max_batch_tokens=64
+    )
+    done = own.generate_batch([[5, 5, 5], [5, 6, 7]], generation_config=given, progress_bar=False)
+    if len(done) < 2:
+        pytest.skip("continuous batching of this version needs a device")
+    taken = parts.taken()
+    assert taken[None, "mixed"]["steps"] == {"eager": 1}
+    assert taken[DECODE]["steps"] == {"eager": 5}
+    assert taken[DECODE]["batch_sizes"] == {"2": 5}
     assert "transformers continuous batching" not in parts.blind()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from replaywatch.probe.engines.step_clock import Pace, StepClock
 from replaywatch.probe.imports import ImportWatch
@@ -122,10 +123,12 @@ class EngineAdapter:
     """Base of the adapters: patches that come off together, facts for the configuration and the workload.
 
     A subclass sets `name` (the contract's Engine) and lists in `watched` the modules that it hooks, each with the
-    method that does so once the module is there.
+    method that does so once the module is there. A module that was renamed is never there: `brings` names modules that
+    are imported where the engine works, each with the signal and the watched module that must come with it.
     """
 
     name = "unknown"
+    brings: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init__(self, port: Port) -> None:
         self.port = port
@@ -144,22 +147,35 @@ class EngineAdapter:
         if self._placed:
             return
         self._placed = True
+        for signal, name in self.brings.values():
+            self._on(name, partial(self._clear, signal))
         for name, hook in self.watched().items():
-            self.port.imports.on(name, hook)
-            module = loaded(name)
-            if module is not None and not _still_loading(module):
-                self._at_once(name, module, hook)
+            self._on(name, hook)
+        for name, (signal, due) in self.brings.items():
+            self._on(name, partial(self._miss, signal, due))
 
     def remove(self) -> None:
         """Take the hooks off. Modules that are imported later are not hooked any more."""
         self._placed = False
         self.patches.remove()
 
-    def _at_once(self, name: str, module: ModuleType, hook: Callable[[ModuleType], None]) -> None:
+    def _on(self, name: str, hook: Callable[[ModuleType], None]) -> None:
+        """Hook a module after each of its imports, and now if it is there."""
+        self.port.imports.on(name, hook)
+        module = loaded(name)
+        if module is None or _still_loading(module):
+            return
         try:
             hook(module)
         except Exception as error:  # the probe's border
             self.port.sight.fault(f"hooks of {name}", error)
+
+    def _clear(self, signal: str, _: ModuleType) -> None:
+        self.port.sight.clear(signal)
+
+    def _miss(self, signal: str, due: str, module: ModuleType) -> None:
+        if loaded(due) is None:
+            self.port.sight.blind(signal, f"{module.__name__} was imported without {due}: not there in this version")
 
     def config(self) -> dict[str, Any]:
         """Fields of EngineConfig in the wire form, as far as they are known by now."""

@@ -2,13 +2,18 @@
 
 `ModelRunner._forward_raw` has carried the same name and answer (`can_run_graph`) from 0.5.9 to 0.5.23, across the old
 CudaGraphRunner and the new Decode- and PrefillCudaGraphRunner; only the reasons are read from what differs.
+
+A draft model is one step for each batch that it drafts for, with graphs and without: a graph holds all tokens that are
+drafted ahead, an eager draft runs the model once for each, and some workers ask the runner of the graphs twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from replaywatch.probe.engines import sglang_config, sglang_reasons
 from replaywatch.probe.engines.model_size import model_size
@@ -25,15 +30,28 @@ DRAFTS = {
     ),
     "sglang.srt.speculative.frozen_kv_mtp_cuda_graph_runner": "FrozenKVMTPCudaGraphRunner",
 }
+# What they capture one size with; to 0.5.13 the first.
+CAPTURES = ("capture_one_batch_size", "capture_one_shape")
+
+
+class _Here(threading.local):
+    """One thread's captures of draft graphs under way, and the batch that was drafted for last."""
+
+    captures = 0
+    drafted: weakref.ref[Any] | None = None
 
 
 class SglangAdapter(EngineAdapter):
     """Counts target steps at `_forward_raw` and draft steps where the draft runner decides."""
 
     name = "sglang"
+    brings: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "sglang.srt.layers.attention.attention_registry": ("sglang steps", RUNNER)
+    }
 
     def __init__(self, port: Port) -> None:
         super().__init__(port)
+        self._here = _Here()
         self._learned: set[tuple[int, int]] = set()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
@@ -54,12 +72,15 @@ class SglangAdapter(EngineAdapter):
             return
         name = "can_run_graph" if "can_run_graph" in vars(kind) else "can_run"
         self.patches.wrap(kind, name, "sglang draft steps", self._draft_decides, 2)
+        capture = next((name for name in CAPTURES if name in vars(kind)), CAPTURES[-1])
+        self.patches.wrap(kind, capture, "sglang draft captures", self._capture)
 
     def _forward_raw(self, original: Function, on: Switch) -> Function:
         """Around `_forward_raw(self, forward_batch, ...)`; the batch is read first, for it may be padded in place."""
+        here = self._here
 
         def _forward_raw(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
-            if not on:
+            if not on or here.captures:
                 return original(runner, forward_batch, *args, **kwargs)
             seen = self.guarded("sglang steps", on, sglang_reasons.Batch, runner, forward_batch)
             result = original(runner, forward_batch, *args, **kwargs)
@@ -80,11 +101,25 @@ class SglangAdapter(EngineAdapter):
 
         return can_run_graph
 
+    def _capture(self, original: Function, on: Switch) -> Function:
+        """Around a draft runner's capture of one size, which warms up and captures through `_forward_raw`."""
+        here = self._here
+
+        def capture(*args: Any, **kwargs: Any) -> Any:
+            here.captures += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                here.captures -= 1
+
+        return capture
+
     def _count(self, runner: Any, forward_batch: Any, seen: sglang_reasons.Batch, result: Any) -> None:
         self._learn(runner)
-        if seen.phase is None:
+        draft = getattr(runner, "is_draft_worker", False)
+        if seen.phase is None or (draft and not self._begins_draft(forward_batch)):
             return
-        component = "draft" if getattr(runner, "is_draft_worker", False) else "target"
+        component = "draft" if draft else "target"
         if getattr(result, "can_run_graph", False):
             mode, padded = sglang_reasons.replayed(runner, seen)
             why = sglang_reasons.why_piecewise(seen) if mode == "piecewise" else None
@@ -94,9 +129,20 @@ class SglangAdapter(EngineAdapter):
         self.port.step("eager", size, seen.tokens, seen.tokens, why, seen.phase, component)
 
     def _count_draft(self, runner: Any, forward_batch: Any, replayed: bool) -> None:
+        mode = forward_batch.forward_mode
+        if getattr(mode, "_name_", str(mode)) == "IDLE" or not self._begins_draft(forward_batch):
+            return
         batch = int(forward_batch.batch_size)
         why = None if replayed else sglang_reasons.why_runner_refuses(runner, forward_batch, batch)[0]
         self.port.step("full" if replayed else "eager", batch, None, None, why, None, "draft")
+
+    def _begins_draft(self, forward_batch: Any) -> bool:
+        """Whether this is the first that is heard of a batch; the batch itself must not be kept alive."""
+        last = self._here.drafted
+        if last is not None and last() is forward_batch:
+            return False
+        self._here.drafted = weakref.ref(forward_batch)
+        return True
 
     def _learn(self, runner: Any) -> None:
         """Take over the configuration, once per runner and set of graphs."""

@@ -2,40 +2,58 @@
 
 `generate` without a static cache launches every kernel of every token from the host; with one it compiles its decode
 step with graphs, whose calls the Inductor hooks count. So eager steps are counted here, and replays of graphs that the
-caller captured; compiled steps are left to those hooks.
+caller captured; compiled steps are left to those hooks, in continuous batching too. A `generate` of another model
+inside a `generate` is the assistant of assisted decoding, a component of its own.
 
-Source: `generation/utils.py` and `generation/continuous_batching/model_runner.py` of transformers 5.24.0.
+Source: `generation/utils.py` of transformers 5.24.0; `generation/continuous_batching/` of 4.57.1 and 5.0 to 5.24, whose
+step is a method of the manager in 4.57 and of the batch processor since; warm-up runs go around it, or make no step.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
 from replaywatch.probe.patching import Function, Switch
 
 GENERATION = "transformers.generation.utils"
-BATCHING = "transformers.generation.continuous_batching.model_runner"
+BATCHING = "transformers.generation.continuous_batching.continuous_api"
+# How the cache of earlier steps is handed over; to 5.8 the first.
+CACHES = ("past_key_values", "cache")
+STEPPERS = ("ContinuousBatchProcessor", "ContinuousBatchingManager")
+
+
+class _Call:
+    """A call of generate. `component` is None for the main model."""
+
+    __slots__ = ("cache", "compiled", "component", "model", "prefill")
+
+    def __init__(self, model: Any = None, component: str | None = None, prefill: bool = True) -> None:
+        self.model, self.component, self.prefill = model, component, prefill
+        self.compiled = False
+        self.cache: str | None = None
 
 
 class _Here(threading.local):
-    """One thread's call of generate."""
+    """One thread's innermost call of generate, and its replays so far."""
 
-    prefill = True
-    compiled = False
-    cache: str | None = None
-    replays = 0
+    def __init__(self) -> None:
+        self.call = _Call()
+        self.replays = 0
 
 
 class TransformersAdapter(EngineAdapter):
     """Counts decode steps of `generate` by the device's work. `devices` are the kinds that count."""
 
     name = "transformers"
+    brings: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "transformers.generation.continuous_batching": ("transformers continuous batching", BATCHING)
+    }
 
     def __init__(self, port: Port, devices: tuple[str, ...] = ("cuda",)) -> None:
         super().__init__(port)
@@ -57,18 +75,24 @@ class TransformersAdapter(EngineAdapter):
         self.patches.wrap(kind, "_valid_auto_compile_criteria", "transformers compilation", self._criteria)
 
     def _hook_batching(self, module: ModuleType) -> None:
-        for kind in vars(module).values():
-            if isinstance(kind, type) and kind.__module__ == module.__name__ and "compute_batch" in vars(kind):
-                self.patches.wrap(kind, "compute_batch", "transformers continuous batching", self._compute_batch)
+        for kind in (getattr(module, name, None) for name in STEPPERS):
+            if isinstance(kind, type) and "_generation_step" in vars(kind):
+                self.patches.wrap(kind, "_generation_step", "transformers continuous batching", self._generation_step)
                 return
-        self.port.sight.blind("transformers continuous batching", f"{BATCHING} has no compute_batch in this version")
+        self.port.sight.blind("transformers continuous batching", f"{BATCHING} has no _generation_step in this version")
 
     def _generate(self, original: Function, on: Switch) -> Function:
         here = self._here
 
-        def generate(*args: Any, **kwargs: Any) -> Any:
-            here.prefill, here.compiled, here.cache = True, False, None
-            return original(*args, **kwargs)
+        def generate(model: Any, *args: Any, **kwargs: Any) -> Any:
+            outer = here.call
+            assists = outer.model is not None and outer.model is not model
+            goes_on = assists and any(kwargs.get(name) is not None for name in CACHES)
+            here.call = _Call(model, "draft" if assists else outer.component, not goes_on)
+            try:
+                return original(model, *args, **kwargs)
+            finally:
+                here.call = outer
 
         return generate
 
@@ -86,11 +110,12 @@ class TransformersAdapter(EngineAdapter):
     def _decided(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compiled: bool) -> None:
         model_kwargs = args[0] if args else kwargs.get("model_kwargs", {})
         given = args[1] if len(args) > 1 else kwargs.get("generation_config")
-        cache = model_kwargs.get("cache")
-        if cache is None:
-            cache = model_kwargs.get("past_key_values")
-        self._here.compiled = compiled
-        self._here.cache = type(cache).__name__ if cache is not None else None
+        cache = next((found for name in CACHES if (found := model_kwargs.get(name)) is not None), None)
+        call = self._here.call
+        call.compiled = compiled
+        call.cache = type(cache).__name__ if cache is not None else None
+        if call.component is not None:
+            return
         asked = getattr(given, "cache_implementation", None)
         mode = getattr(getattr(given, "compile_config", None), "mode", None) or "reduce-overhead"
         self.know(
@@ -99,7 +124,7 @@ class TransformersAdapter(EngineAdapter):
             graphs_enabled=compiled,
             resolved_mode=mode if compiled else "NONE",
             enforced_by="disable_compile=True" if getattr(given, "disable_compile", False) else None,
-            settings={"cache": self._here.cache or "none"},
+            settings={"cache": call.cache or "none"},
         )
         self.identify(model_name=type(model).__name__)
         if self._weighed is None or self._weighed() is not model:
@@ -120,43 +145,69 @@ class TransformersAdapter(EngineAdapter):
         logits = getattr(outputs, "logits", None)
         if logits is None or logits.device.type not in self._devices:
             return
-        here, replays = self._here, self.port.replays_here()
+        here, call, replays = self._here, self._here.call, self.port.replays_here()
         replayed, here.replays = replays != here.replays, replays
-        batch = int(logits.shape[0])
-        if here.prefill:
-            here.prefill = False
-            self.port.step("eager", batch, None, None, "prefill_by_design", "prefill")
-        elif replayed and not (here.compiled or _is_compiled(model)):
-            self.port.step("full", batch, batch, batch, None, "decode")
-        elif not here.compiled and not _is_compiled(model):
-            why = "dynamic_shape" if here.cache in (None, "DynamicCache") else "forced_eager"
-            self.port.step("eager", batch, batch, batch, why, "decode")
+        batch, compiled = int(logits.shape[0]), call.compiled or _is_compiled(model)
+        if call.prefill:
+            call.prefill = False
+            self.port.step("eager", batch, None, None, "prefill_by_design", "prefill", call.component)
+        elif not compiled and replayed:
+            self.port.step("full", batch, batch, batch, None, "decode", call.component)
+        elif not compiled:
+            why = "dynamic_shape" if call.cache in (None, "DynamicCache") else "forced_eager"
+            self.port.step("eager", batch, batch, batch, why, "decode", call.component)
 
-    def _compute_batch(self, original: Function, on: Switch) -> Function:
-        """Around `compute_batch(self, model, batch_data)` of continuous batching."""
+    def _generation_step(self, original: Function, on: Switch) -> Function:
+        """Around `_generation_step(self, ...)` of continuous batching; a manager's is given the batch processor."""
 
-        def compute_batch(runner: Any, *args: Any, **kwargs: Any) -> Any:
+        def _generation_step(owner: Any, *args: Any, **kwargs: Any) -> Any:
             before = self.port.replays_here()
-            result = original(runner, *args, **kwargs)
+            result = original(owner, *args, **kwargs)
             if on:
-                self.guarded("transformers continuous batching", on, self._count_batch, runner, before)
+                batches = args[0] if args and hasattr(args[0], "requests_in_batch") else owner
+                self.guarded("transformers continuous batching", on, self._count_batch, owner, batches, before)
             return result
 
-        return compute_batch
+        return _generation_step
 
-    def _count_batch(self, runner: Any, before: int) -> None:
-        decode = bool(getattr(getattr(runner, "inputs_and_outputs", None), "use_block_table", False))
+    def _count_batch(self, owner: Any, batches: Any, before: int) -> None:
+        runner = getattr(owner, "model_runner", owner)
+        inputs = getattr(batches, "inputs_and_outputs", batches)
+        table = bool(getattr(inputs, "use_block_table", False))
+        requests, decode = _requests(inputs, table)
         phase = "decode" if decode else "mixed"
-        wanted = bool(getattr(runner, "use_cuda_graph_decode" if decode else "use_cuda_graph_varlen", False))
+        asked = _wants_graphs(runner)
         if self.port.replays_here() != before:
-            self.port.step("full", None, None, None, None, phase)
-        elif not wanted:
-            self.port.step("eager", None, None, None, "mode_none" if decode else "prefill_by_design", phase)
-        both = (getattr(runner, "use_cuda_graph_varlen", None), getattr(runner, "use_cuda_graph_decode", None))
+            self.port.step("full", requests, None, None, None, phase)
+        elif not asked[table] and not _compiles(runner, table):
+            self.port.step("eager", requests, None, None, "mode_none" if decode else "prefill_by_design", phase)
         self.know(
-            engine="transformers", graphs_enabled=any(both), resolved_mode="FULL" if both[1] else "NONE",
-            settings={"use_cuda_graph": f"varlen {both[0]}, decode {both[1]}"},
+            engine="transformers", graphs_enabled=any(asked), resolved_mode="FULL" if any(asked) else "NONE",
+            settings={"use_cuda_graph": f"varlen {asked[0]}, decode {asked[1]}"},
         )  # fmt: skip
+
+
+def _requests(inputs: Any, table: bool) -> tuple[int | None, bool]:
+    """Requests of a batch, where they are known, and whether each has one token: a step of decode."""
+    given = getattr(inputs, "requests_in_batch", None)
+    requests = len(given) if given else None
+    names = ("num_q_tokens", "actual_query_length", "total_query_length")
+    tokens = next((n for name in names if (n := getattr(inputs, name, None)) is not None), None)
+    return requests, table or (requests is not None and tokens == requests)
+
+
+def _wants_graphs(runner: Any) -> tuple[bool, bool]:
+    """Whether batches of any lengths, and batches of the decode path (from 5.8), are to be graphs."""
+    both = getattr(runner, "use_cuda_graph", False) or getattr(runner, "_graphs", None) is not None
+    varlen, decode = (getattr(runner, f"use_cuda_graph_{path}", both) for path in ("varlen", "decode"))
+    return bool(varlen), bool(decode)
+
+
+def _compiles(runner: Any, table: bool) -> bool:
+    """Whether the step is a compiled function, which Inductor's hooks count."""
+    if getattr(runner, "_forward_process_and_sample_is_compiled", False):
+        return True
+    return getattr(runner, "_compiled_decode" if table else "_compiled_varlen", None) is not None
 
 
 def _is_compiled(model: Any) -> bool:

@@ -2,10 +2,14 @@
 
 
 class EAGLEDraftCudaGraphRunner:
-    """Draft graphs up to a largest batch."""
+    """Draft graphs up to a largest batch; warms each size up twice before it captures it."""
 
-    def __init__(self, sizes):
-        self.capture_bs, self.max_bs = sizes, max(sizes)
+    def __init__(self, sizes, draft_forward=None):
+        self.capture_bs, self.max_bs, self.draft_forward = sizes, max(sizes), draft_forward
 
     def can_run(self, forward_batch):
         return forward_batch.batch_size <= self.max_bs
+
+    def capture_one_batch_size(self, size, forward_batch):
+        for _ in range(3):
+            self.draft_forward(forward_batch)
