@@ -84,6 +84,9 @@ def test_most_estimates_are_within_a_tenth_of_the_measured_share_where_every_ste
 
 def test_no_context_is_assumed_that_the_engine_does_not_allow() -> None:
     short = replace(SMALL, settings={"max_model_len": "512"})
+    assert estimate(14.0, 48, config=replace(SMALL, settings={"context_length": "512"})) == estimate(
+        14.0, 48, config=short
+    )
     assert estimate(14.0, 48, config=short).low > estimate(14.0, 48).low + 0.05
     assert estimate(14.0, 48, config=replace(SMALL, settings={"max_model_len": "auto"})).low == estimate(14.0, 48).low
 

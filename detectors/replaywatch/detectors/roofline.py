@@ -151,7 +151,7 @@ def _unreplayed_step_ns(evidence: Evidence) -> float | None:
 
 def _longest_context(config: EngineConfig) -> int:
     """Tokens that a sequence cannot be longer than; the longest assumed where the engine does not say."""
-    told = config.settings.get("max_model_len", "")
+    told = config.settings.get("max_model_len") or config.settings.get("context_length") or ""
     return int(told) if told.isdecimal() else SLOW.context
 
 

@@ -37,6 +37,7 @@ def test_default_configuration_is_resolved_and_nothing_was_asked(adapter):
     assert (config["capture_sizes"], config["max_capture_size"]) == ([1, 2, 4, 8], 8)
     assert (config["max_batch_size"], config["capture_unit"]) == (64, "sequences")
     assert "enforced_by" not in config
+    assert config["settings"]["max_model_len"] == "4096"
 
 
 def test_enforced_eager_says_who_by_the_command_line(adapter, monkeypatch):

@@ -18,7 +18,7 @@ _SETTINGS = (
     "compilation_config.use_inductor_graph_partition", "compilation_config.cudagraph_specialize_lora",
     "scheduler_config.max_num_batched_tokens", "parallel_config.pipeline_parallel_size",
     "parallel_config.enable_expert_parallel", "use_v2_model_runner", "speculative_config.method",
-    "model_config.disable_cascade_attn",
+    "model_config.disable_cascade_attn", "model_config.max_model_len",
 )  # fmt: skip
 _FULL_DECODE = ("FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 _MIXED = ("FULL", "PIECEWISE", "FULL_AND_PIECEWISE")

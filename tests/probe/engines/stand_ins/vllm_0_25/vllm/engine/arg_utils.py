@@ -40,6 +40,7 @@ class EngineArgs:
                 model=self.model,
                 served_model_name=self.model,
                 is_encoder_decoder=False,
+                max_model_len=4096,
             ),
             scheduler_config=SimpleNamespace(max_num_seqs=self.max_num_seqs, max_num_batched_tokens=8192),
             parallel_config=SimpleNamespace(
