@@ -330,3 +330,35 @@ assert sum(isinstance(found, GraphSlot) for found in gc.get_objects()) <= 3
     assert window.memory.by_owner == {"user": size}
     assert window.dispatch.replays == 51
     assert window.dispatch.destroys == 50
+
+
+def test_a_reset_that_fails_is_counted_by_its_error(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+from torch import device
+made = captured()
+for error in (device.error(718, "invalid program counter"), device.error(721, "a text of tomorrow")):
+    device.fail["reset"] = error
+    try:
+        made.reset()
+    except RuntimeError as raised:
+        assert raised is error
+made.replay()
+""",
+        tmp_path,
+    )
+    assert window.dispatch.failed_calls == {"cudaErrorInvalidPc": 1, "cudaError_721": 1}
+    assert {o.detail for o in window.observations} == {"reset: cudaErrorInvalidPc", "reset: cudaError_721"}
+    assert window.dispatch.destroys == 0
+    assert window.dispatch.replays == 1
+
+
+@pytest.mark.parametrize("visible", ["GPU-aaaa,GPU-bbbb", "MIG-cccc,MIG-dddd", "GPU-aaaa"])
+def test_an_index_that_the_visible_devices_do_not_tell_is_absent(visible: str, tmp_path: Path) -> None:
+    window = seen(
+        START + GRAPHS + "torch.cuda.set_device(1)\ncaptured().replay()\n", tmp_path, CUDA_VISIBLE_DEVICES=visible
+    )
+    assert window.workload.gpu_index is None
+    assert window.workload.gpu_uuid == "GPU-00000000-0000-0000-0000-000000000000"

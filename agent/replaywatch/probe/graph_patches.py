@@ -164,11 +164,16 @@ class GraphPatches:
         return instantiate
 
     def reset(self, original: Function, on: Switch) -> Function:
-        """Notes that a graph was destroyed while its object lives on."""
+        """Notes that a graph was destroyed while its object lives on, or that it could not be."""
         ledger, sight = self._ledger, self._sight
 
         def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(self, *args, **kwargs)
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                if on:
+                    _guarded(sight, on, "graph resets", ledger.call_failed, error, "reset")
+                raise
             if on:
                 _guarded(sight, on, "graph resets", ledger.was_reset, self)
             return result

@@ -54,7 +54,7 @@ def cuda_ready() -> bool:
 
 
 def device(hint: int | None = None) -> tuple[int | None, str | None, str | None]:
-    """Index, UUID and name of the device that this process uses; None where no context exists yet.
+    """Index on the host, UUID and name of the device that this process uses; None where unknown or not in use yet.
 
     The helper thread's own current device says nothing, so it is the `hint` (where graphs were captured), else the only
     device with a context, else the one that holds most memory.
@@ -100,7 +100,9 @@ def describe(
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _physical_index(index: int) -> int:
-    """The device's index on the host, where CUDA_VISIBLE_DEVICES lists plain numbers."""
+def _physical_index(index: int) -> int | None:
+    """The device's index on the host; None where CUDA_VISIBLE_DEVICES lists UUIDs, which do not tell it."""
     visible = [v.strip() for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.strip()]
-    return int(visible[index]) if index < len(visible) and visible[index].isdigit() else index
+    if not visible:
+        return index
+    return int(visible[index]) if index < len(visible) and visible[index].isdigit() else None

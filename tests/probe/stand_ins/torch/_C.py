@@ -41,6 +41,7 @@ class _CUDAGraph:
         device.launch(self.duration_ns)
 
     def reset(self):
+        device.maybe_fail("reset")
         self._has_graph_exec = False
 
     def pool(self):
