@@ -103,7 +103,7 @@ def test_admission_above_the_ceiling_is_told_in_tokens_too():
     found = Overflow().judge(evidence(window(), config=config))
     assert isinstance(found, Finding)
     assert "graphs end at 16" in found.title
-    assert "--max-cudagraph-capture-size 256" in (found.remedy or "")
+    assert "--cudagraph-capture-sizes 4 64 256" in (found.remedy or "")
 
 
 def test_prefill_sizes_in_tokens_are_not_compared_with_sequences():

@@ -180,7 +180,7 @@ def test_batches_that_stay_past_the_ceiling_are_a_page() -> None:
     assert "does not come back" in found.title
     assert found.estimate is not None
     assert found.estimate.low < 0.72 < found.estimate.high + 0.06
-    assert "--cuda-graph-max-bs 48" in (found.remedy or "")
+    assert "--cuda-graph-bs-decode 1 2 4 8 16 32 48" in (found.remedy or "")
 
 
 def test_a_peak_past_the_ceiling_weighs_by_its_time() -> None:

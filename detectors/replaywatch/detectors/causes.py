@@ -6,7 +6,8 @@ from typing import Final
 
 from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.verdict import Cause, Vote
-from replaywatch.contract.window import Engine, Observation
+from replaywatch.contract.window import Observation
+from replaywatch.detectors.engine_flags import enable
 from replaywatch.detectors.environment_switches import harmful_switches
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.readings import times
@@ -24,27 +25,13 @@ _EXPLAINING = {
     "host_graph_break": 0.6,
 }
 
-_ENABLE: dict[Engine, str] = {
-    "vllm": "Start vLLM without --enforce-eager and with cudagraph_mode FULL_AND_PIECEWISE (-cc.cudagraph_mode=...).",
-    "sglang": "Start SGLang without --disable-cuda-graph, and set --cuda-graph-max-bs to the batch sizes you serve.",
-    "trtllm": "Set cuda_graph_config (batch_sizes or max_batch_size, enable_padding: true) in the LLM arguments.",
-    "tgi": "Start TGI with --cuda-graphs and the batch sizes you serve (CUDA_GRAPHS=0 turns them off).",
-    "transformers": (
-        'Call generate with cache_implementation="static" (it then compiles the decode step with graphs), '
-        "or capture the decode step."
-    ),
-    "torch": 'Compile the step with torch.compile(mode="reduce-overhead"), or capture it with torch.cuda.graph.',
-    "llama.cpp": "Build with GGML_CUDA_GRAPHS=ON and run without GGML_CUDA_DISABLE_GRAPHS.",
-    "unknown": "Capture the repeated step in a CUDA graph (torch.cuda.graph, or the engine's own switch).",
-}
-
 
 def enable_remedy(evidence: Evidence) -> str:
     """The change that turns graphs on for the workload's engine."""
     engine = evidence.workload.engine
     if engine == "unknown" and evidence.config is not None:
         engine = evidence.config.engine
-    return _ENABLE[engine]
+    return enable(engine, evidence.fingerprint.engine_version if evidence.fingerprint else None)
 
 
 def observations(evidence: Evidence, *kinds: str) -> tuple[Observation, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from replaywatch.contract.verdict import Blind, EvidenceItem, Finding, Healthy, Verdict
+from replaywatch.detectors.engine_flags import sizes_flag
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.ladder_flags import flag
 
 MAX_TOLD: Final = 8
 
@@ -51,7 +51,7 @@ class ExactSizes:
 def _remedy(evidence: Evidence, sizes: list[int]) -> str:
     engine = evidence.config.engine if evidence.config else evidence.workload.engine
     if engine == "trtllm":
-        return f"Turn padding on: {flag(engine, sizes)}"
+        return f"Turn padding on: {sizes_flag(engine, sizes)}"
     if engine == "sglang":
         return "Start without --disable-cuda-graph-padding."
     return "Turn padding on, or capture every size that is served."

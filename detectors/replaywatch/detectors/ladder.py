@@ -12,102 +12,29 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-# Share of a step that one more sequence adds, and how many times slower an eager step is. Source: measured on an H200
-# with a 1.1B Llama shape at batch 1, 8 and 48 (2.37, 2.65, 4.22 ms replayed; 15.2 ms eager at 48), 2026-11-29.
-DEFAULT_GROWTH: Final = 1 / 60
-DEFAULT_SLOWDOWN: Final = 3.6
-# Source: TensorRT-LLM PR 13393, about 260 MB and 1.17 times the start-up for 12 more sizes of a large model.
-DEFAULT_CAPTURE_MS: Final = 100.0
-MAX_SIZES: Final = 64
+from replaywatch.detectors.ladder_cost import CostModel, Ladder, price, savings
+
 MAX_SEEN: Final = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostModel:
-    """What a step and a captured size cost. Units: `_us` microseconds, `_bytes` bytes.
-
-    A replay of a graph of size s takes `fixed_us + per_size_us * s`, an eager step `slowdown` times that. A captured
-    size costs `capture_us` once, spread over `lifetime_steps` steps, and `size_bytes` of `budget_bytes` where given.
-    """
-
-    fixed_us: float = 1000.0
-    per_size_us: float = 1000.0 * DEFAULT_GROWTH
-    slowdown: float = DEFAULT_SLOWDOWN
-    capture_us: float = DEFAULT_CAPTURE_MS * 1000
-    lifetime_steps: float = 1e7
-    size_bytes: int = 0
-    budget_bytes: int | None = None
-    max_sizes: int = MAX_SIZES
-
-    def replay_us(self, size: int) -> float:
-        """Time of a replay of a graph of this size."""
-        return self.fixed_us + self.per_size_us * size
-
-    def eager_us(self, size: int) -> float:
-        """Time of a step of this size without a graph."""
-        return self.replay_us(size) * self.slowdown
-
-    @property
-    def rung_us(self) -> float:
-        """What one more captured size costs a step, spread over the process's life."""
-        return self.capture_us / max(1.0, self.lifetime_steps)
-
-    @property
-    def rungs(self) -> int:
-        """How many sizes may be captured."""
-        if self.budget_bytes is None or self.size_bytes <= 0:
-            return max(1, self.max_sizes)
-        return max(1, min(self.max_sizes, self.budget_bytes // self.size_bytes))
-
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """Captured sizes and what they cost: `step_us` a step on average, `padding_ratio` of the processed sequences,
-    `eager_ratio` of the steps.
-    """
-
-    sizes: tuple[int, ...]
-    step_us: float
-    padding_ratio: float
-    eager_ratio: float
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A better ladder beside the present one; `saved_ratio` is the share of the step time that it saves."""
+    """A better ladder beside the present one; `saved_ratio` is the share of the step time that it saves.
+
+    `saved_by_size` is what each advised size saves of the step time that would be spent without it.
+    """
 
     now: Ladder
     then: Ladder
+    saved_by_size: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def saved_ratio(self) -> float:
         """Share of the mean step time that the advised ladder saves, at least 0."""
         return max(0.0, 1 - self.then.step_us / self.now.step_us) if self.now.step_us else 0.0
-
-
-def price(seen: Mapping[int, int], sizes: Sequence[int], model: CostModel, padding: bool = True) -> Ladder:
-    """What a ladder costs on the batches seen. Shape: `seen` steps by size; `padding` False needs exact sizes."""
-    ladder = sorted(set(sizes))
-    steps = sum(seen.values())
-    spent = real = padded = eager = 0.0
-    for size, n in seen.items():
-        at = bisect_left(ladder, size)
-        if at == len(ladder) or (not padding and ladder[at] != size):
-            spent, eager = spent + n * model.eager_us(size), eager + n
-        else:
-            spent += n * model.replay_us(ladder[at])
-            real, padded = real + n * size, padded + n * ladder[at]
-    if not steps:
-        return Ladder(tuple(ladder), 0.0, 0.0, 0.0)
-    return Ladder(
-        tuple(ladder),
-        spent / steps + len(ladder) * model.rung_us,
-        1 - real / padded if padded else 0.0,
-        eager / steps,
-    )
 
 
 def best_ladder(seen: Mapping[int, int], model: CostModel, keep_top: int | None = None) -> Ladder:
@@ -225,12 +152,19 @@ def advise(
     *,
     padding: bool = True,
     keep_top: int | None = None,
+    keep_above: bool = False,
 ) -> Advice:
     """The best ladder beside the present one; never worse under the model, and never covering less.
 
-    Shape: `seen` steps by size and `current` captured sizes, in one unit.
+    Shape: `seen` steps by size and `current` captured sizes, in one unit; `keep_above` keeps the present sizes above
+    all that were seen, for batches that are not in `seen` and are padded to the same sizes.
     """
     top = max([*current, keep_top or 0], default=0) or None
+    largest = max(seen, default=0)
+    kept = sorted({*(s for s in current if keep_above and s > largest), *([top] if top else [])})
     now = price(seen, current, model, padding)
-    then = best_ladder(seen, model, top)
-    return Advice(now, then if then.step_us < now.step_us else now)
+    best = best_ladder(seen, model.beside(len(kept[1:])), kept[0] if kept else None)
+    then = price(seen, [*best.sizes, *kept], model)
+    if then.step_us >= now.step_us:
+        return Advice(now, now)
+    return Advice(now, then, savings(seen, then, model))

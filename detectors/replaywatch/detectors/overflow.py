@@ -20,8 +20,9 @@ from replaywatch.contract.verdict import (
 )
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
+from replaywatch.detectors.engine_flags import ceiling_flag
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.ladder_flags import advice_text, ceiling_flag, tokens_of_a_sequence
+from replaywatch.detectors.ladder_flags import advice_text, tokens_of_a_sequence
 from replaywatch.detectors.own_steps import BOTH_WAYS
 from replaywatch.detectors.voting import peers_vote
 
@@ -195,7 +196,8 @@ def _remedy(evidence: Evidence, sizes: Mapping[int, int], ceiling: int | None) -
     top = max(sizes, default=(ceiling or 0) * 2)
     engine = evidence.config.engine if evidence.config else evidence.workload.engine
     version = evidence.fingerprint.engine_version if evidence.fingerprint else None
-    flag = ceiling_flag(engine, top * tokens_of_a_sequence(evidence), version)
+    present = (evidence.config.capture_sizes if evidence.config else None) or ()
+    flag = ceiling_flag(engine, top * tokens_of_a_sequence(evidence), version, present)
     advice = advice_text(evidence)
     return (
         f"Capture up to the batches you admit ({flag}), or admit no more than {ceiling or 'the ceiling'} sequences."
