@@ -3,7 +3,7 @@
 import gc
 import sys
 import weakref
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -200,6 +200,16 @@ def test_a_target_that_runs_one_batch_again_and_again_counts_each_run(parts, eng
     for _ in range(3):
         runner._forward_raw(forward_batch, *engine.extra)
     assert parts.taken()[DECODE]["steps"] == {"full": 3}
+
+
+def test_model_runner_that_does_not_come_with_the_attention_registry_is_blind(parts, stand_in, monkeypatch):
+    stand_in("sglang_0_5_23")
+    name = "sglang.srt.layers.attention.attention_registry"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    parts.attach(SglangAdapter)
+    assert parts.blind() == {"sglang steps"}
+    __import__("sglang.srt.model_executor.model_runner")
+    assert parts.blind() == set()
 
 
 def test_renamed_captures_of_draft_graphs_are_blind(parts, stand_in):

@@ -1,6 +1,7 @@
 """TensorRT-LLM's steps, on stand-ins with the signatures of 2025 and 2026."""
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -19,8 +20,10 @@ class Engine:
     def runner(self, sizes=(1, 2, 4), **options):
         return self.runners.CUDAGraphRunner(self.engine, list(sizes), **options)
 
-    def step(self, runner, size, context=0, dummies=0):
-        requests = [SimpleNamespace(is_cuda_graph_dummy=i >= size - dummies) for i in range(size)]
+    def step(self, runner, size, context=0, dummies=0, idle=False):
+        requests = [
+            SimpleNamespace(is_cuda_graph_dummy=i >= size - dummies, is_attention_dp_dummy=idle) for i in range(size)
+        ]
         batch = SimpleNamespace(
             batch_size=size + context, can_run_cuda_graph=not context, generation_requests=requests,
             context_requests=[object()] * context,
@@ -77,3 +80,32 @@ def test_warm_up_is_not_counted(parts, engine):
     runner = engine.runner()
     engine.engine.warmup(lambda: engine.step(runner, 2))
     assert parts.taken() == {}
+
+
+@pytest.mark.parametrize("dummies", [0, 3])
+def test_rank_that_only_keeps_the_others_company_makes_no_steps(parts, engine, dummies):
+    runner = engine.runner()
+    engine.step(runner, 1 + dummies, dummies=dummies, idle=True)
+    assert parts.taken() == {}
+    engine.step(runner, 4, dummies=3)
+    assert parts.taken()[DECODE]["real_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    ("works", "signal"), [("py_executor", "trtllm steps"), ("py_executor_creator", "trtllm warm-up runs")]
+)
+def test_module_that_does_not_come_with_the_executor_is_blind(parts, monkeypatch, works, signal):
+    name = f"tensorrt_llm._torch.pyexecutor.{works}"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    parts.attach(TrtllmAdapter)
+    assert parts.blind() == {signal}
+
+
+def test_draft_model_is_a_component_and_leaves_the_configuration_alone(parts, engine):
+    drafts = engine.engine.__class__()
+    drafts.is_draft_model = True
+    engine.step(engine.runner(), 2)
+    engine.step(engine.runners.CUDAGraphRunner(drafts, [1, 2, 4, 8]), 2)
+    taken = parts.taken()
+    assert taken[DECODE]["steps"] == taken["draft", None]["steps"] == {"full": 1}
+    assert parts.adapter.config()["capture_sizes"] == [1, 2, 4]

@@ -8,9 +8,10 @@ built for the C++ runtime pass none of these points.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import chain
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
@@ -28,6 +29,10 @@ class TrtllmAdapter(EngineAdapter):
     """Counts a step where the runner says whether a graph can run it."""
 
     name = "trtllm"
+    brings: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "tensorrt_llm._torch.pyexecutor.py_executor": ("trtllm steps", RUNNER),
+        "tensorrt_llm._torch.pyexecutor.py_executor_creator": ("trtllm warm-up runs", ENGINE),
+    }
 
     def __init__(self, port: Port) -> None:
         super().__init__(port)
@@ -77,14 +82,17 @@ class TrtllmAdapter(EngineAdapter):
         return maybe_get_cuda_graph
 
     def _count(self, runner: Any, batch: Any, result: Any) -> None:
-        if id(runner) not in self._learned:
+        draft = bool(_setting(runner, "is_draft_model"))
+        if not draft and id(runner) not in self._learned:
             self._learned.add(id(runner))
             self._learn(runner)
+        if _idle(batch):
+            return
         answer = result[0] if isinstance(result, tuple) else result
         padded = int(batch.batch_size)
         real = padded - _paddings(getattr(batch, "generation_requests", ()))
         phase = _phase(batch)
-        component = "draft" if _setting(runner, "is_draft_model") else "target"
+        component = "draft" if draft else "target"
         if answer is not None and answer is not False:
             self.port.step("full", real, real, padded, None, phase, component)
         else:
@@ -122,6 +130,12 @@ class TrtllmAdapter(EngineAdapter):
         model = getattr(getattr(runner, "engine_ref", lambda: None)(), "model", None)
         tensor = getattr(getattr(getattr(model, "model_config", None), "mapping", None), "tp_size", 1)
         self.know(**model_size(model, getattr(model, "config", None), tensor=tensor if type(tensor) is int else 1))
+
+
+def _idle(batch: Any) -> bool:
+    """Whether a rank only keeps the others company, with requests that stand in for missing ones."""
+    requests = chain(*(getattr(batch, name, None) or () for name in ("context_requests", "generation_requests")))
+    return all(getattr(r, "is_attention_dp_dummy", False) or getattr(r, "is_cuda_graph_dummy", False) for r in requests)
 
 
 def _paddings(requests: Any) -> int:
