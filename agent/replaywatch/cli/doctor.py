@@ -1,19 +1,17 @@
-"""`replaywatch doctor [-- COMMAND...]`"""
+"""`replaywatch doctor [--pid N [--listen]] [-- COMMAND...]`"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -22,15 +20,17 @@ from replaywatch.cli.run import command_of
 from replaywatch.contract.errors import ConfigurationError, ProbeError, WireError
 from replaywatch.contract.window import Window, merge_windows
 from replaywatch.contract.wire import decode
-from replaywatch.probe import doctor, launch
-from replaywatch.probe.settings import Value
+from replaywatch.probe import doctor, launch, other_process
+from replaywatch.probe.other_process import OtherProcess
+from replaywatch.probe.outside import outside
+from replaywatch.probe.settings import Value, settle
 
 MARKS: Final = {"ok": "ok   ", "blind": "blind", "bad": "BAD  "}
 WINDOW_SECONDS: Final = 1.0
 # How long each signal has until the next, harder one.
 END_SECONDS: Final = 10.0
 MAX_SECONDS: Final = 86_400.0
-SILENCE: Final = "it used no CUDA, ended too soon, or starts Python in a way that loses the environment, as `python -I` does"
+SILENCE: Final = "it used no CUDA, ended too soon, or starts Python so that the environment is lost, as python -I does"
 # Process (by what stands before the number in its frames' keys), component, phase.
 Speaker = tuple[str, str, str]
 
@@ -38,7 +38,19 @@ Speaker = tuple[str, str, str]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     parser.add_argument(
-        "--seconds", type=float, default=30.0, help="how long to watch the command before it is ended (default: 30)"
+        "--pid", type=int, metavar="N", help="say of a process that runs already what can be seen from outside"
+    )
+    parser.add_argument(
+        "--listen",
+        action="store_true",
+        help="with --pid, where no agent listens: hear what the process says, in the agent's place; an agent can start "
+        "only afterwards, and misses what was heard",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=30.0,
+        help="how long to listen, and to watch the command before it is ended (default: 30)",
     )
     parser.add_argument(
         "watched", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="also run this, and say what was seen of it"
@@ -46,31 +58,80 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Exit status 1 when something has to be changed, 2 when a command was run and nothing was heard of it.
+    """Exit status 1 when something has to be changed, 2 when somebody was listened to and nothing was heard.
 
-    Raises: ConfigurationError for a time that cannot be, ProbeError for a command that cannot be run.
+    Raises: ConfigurationError for arguments that cannot be, ProbeError for a command or process that cannot be watched.
     """
     if not 0 < arguments.seconds <= MAX_SECONDS:
         raise ConfigurationError(f"--seconds cannot be {arguments.seconds:g}: give more than 0, at most a day")
     command = command_of(arguments.watched)
-    if command and shutil.which(command[0]) is None:
-        raise ProbeError(f"the command {command[0]!r} was not found on PATH")
+    if arguments.pid is not None:
+        if command:
+            raise ConfigurationError("--pid looks at a process that runs already: give it or a command, not both")
+        return _look_at(arguments.pid, arguments.seconds if arguments.listen else None)
+    if arguments.listen:
+        raise ConfigurationError("--listen needs the process to listen to: give its number with --pid")
     checks = doctor.before()
     print("on this host")
     _print(checks)
     if not command:
         return _status(checks)
     print(f"\nin {' '.join(command)[:80]}, over at most {arguments.seconds:g} s", flush=True)
+    _print([doctor.Check("probe", "blind", warning) for warning in launch.warnings_for(command)])
     heard, ended = _watch(command, arguments.seconds)
-    seen = [
-        *(doctor.Check("probe", "blind", warning) for warning in launch.warnings_for(command)),
-        *doctor.after(heard.windows.values()),
-        *(doctor.Check("frames", "bad", f"cannot be read: {reason}") for reason in heard.refused),
-    ]
-    if not heard.windows:
-        seen.append(doctor.Check("probe", "bad", f"nothing was heard ({ended}); {SILENCE}"))
-    _print(seen)
-    return _status([*checks, *seen]) if heard.windows else 2
+    return _tell(heard, checks, f"nothing was heard ({ended}); {SILENCE}")
+
+
+def _look_at(pid: int, listen_s: float | None) -> int:
+    """What is seen of a process that runs already; with a time, also what it says."""
+    process = other_process.read(pid)
+    checks = outside(process)
+    print(f"of process {pid}, from outside")
+    _print(checks)
+    if listen_s is None:
+        return _status(checks)
+    asked = _asked_to_end()
+    with _in_place_of_agent(process) as inlet:
+        print(f"\nfrom the process itself, over {listen_s:g} s", flush=True)
+        heard = _listen(inlet, lambda: process.folder.exists() and not asked, time.monotonic() + listen_s)
+    return _tell(heard, checks, "nothing was heard; no probe is in it, or it has not used CUDA so far")
+
+
+@contextmanager
+def _in_place_of_agent(process: OtherProcess) -> Iterator[socket.socket]:
+    """A socket where a process looks for its agent. Raises: ProbeError where there is one, or none can be made."""
+    path = settle({}, process.environment).socket
+    place = process.inside(path)
+    if doctor.unreachable(path, place) is None:
+        raise ProbeError(
+            f"an agent listens at {path} already, so --listen cannot; the collector's page shows what it hears"
+        )
+    made = [] if place.parent.exists() else [place.parent]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
+        try:
+            for folder in made:
+                folder.mkdir(mode=0o700)
+            if place.is_socket():  # of an agent that is gone
+                place.unlink()
+            inlet.bind(str(place))
+            for each in (place, *made):
+                os.chown(each, process.user, -1)
+        except OSError as error:
+            raise ProbeError(f"{path} cannot be listened at for process {process.pid}: {error}") from None
+        try:
+            yield inlet
+        finally:
+            place.unlink(missing_ok=True)
+            for folder in made:
+                folder.rmdir()
+
+
+def _tell(heard: Heard, checks: list[doctor.Check], silence: str) -> int:
+    """Print what was heard; the exit status, of all checks."""
+    seen = doctor.after(heard.windows.values())
+    seen += [doctor.Check("frames", "bad", f"cannot be read: {reason}") for reason in sorted(heard.refused)]
+    _print(seen or [doctor.Check("probe", "bad", silence)])
+    return _status([*checks, *seen]) if seen else 2
 
 
 @dataclass(slots=True)
@@ -100,30 +161,40 @@ class Heard:
 
 def _watch(command: list[str], seconds: float) -> tuple[Heard, str]:
     """What the processes of a command said, and how it ended."""
+    asked = _asked_to_end()
     with tempfile.TemporaryDirectory(prefix="replaywatch-doctor-") as folder:
         path = Path(folder) / "agent.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
             inlet.bind(str(path))
             options: dict[str, Value] = {"socket": str(path), "window_seconds": WINDOW_SECONDS}
-            for number in (signal.SIGTERM, signal.SIGHUP):  # also then nothing of the command may stay
-                signal.signal(number, lambda number, _: sys.exit(128 + number))
-            child = subprocess.Popen(command, env=launch.environment_for(options), start_new_session=True)
             try:
-                heard = _listen(inlet, lambda: _runs(child), time.monotonic() + seconds)
+                child = subprocess.Popen(command, env=launch.environment_for(options), start_new_session=True)
+            except OSError as error:
+                raise ProbeError(f"the command {command[0]!r} cannot be started: {error.strerror}") from None
+            try:
+                heard = _listen(inlet, lambda: _runs(child) and not asked, time.monotonic() + seconds)
                 status = child.poll()
             finally:
                 _end(child)
     return heard, "it ran until it was ended" if status is None else f"it ended with status {status}"
 
 
-def _listen(inlet: socket.socket, runs: Callable[[], bool], end_s: float) -> Heard:
-    """Take frames until a time on the monotonic clock, or until nothing runs and nothing is left."""
+def _asked_to_end() -> list[int]:
+    """Signals to end, as they come; they interrupt nothing, so that neither command nor socket can stay behind."""
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: asked.append(number))
+    return asked
+
+
+def _listen(inlet: socket.socket, speaking: Callable[[], bool], end_s: float) -> Heard:
+    """Take frames until a time on the monotonic clock, or until nobody speaks any more and nothing is left."""
     heard = Heard()
     while time.monotonic() < end_s:
-        running = runs()  # asked first, so that what it said last is still taken
+        on = speaking()  # asked first, so that what it said last is still taken
         if select.select([inlet], [], [], 0.2)[0]:
             heard.take(inlet.recv(1 << 20))
-        elif not running:
+        elif not on:
             break
     return heard
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from replaywatch.contract.window import Window, Workload
 from replaywatch.probe.launch import INJECTION
 from replaywatch.probe.settings import settle
-from replaywatch.probe.tracer import find_library
+from replaywatch.probe.tracer import LIBRARY, find_library
 
 State = Literal["ok", "blind", "bad"]
 MIN_TORCH: Final = (2, 4)
@@ -33,6 +33,8 @@ CONFLICTS: Final[Mapping[str, str]] = {
     "CUDA_LAUNCH_BLOCKING": "every launch waits; times say nothing about normal running",
     "KINETO_USE_DAEMON": "a daemon may start Kineto at any time, so kernels are not traced",
     "NSYS_PROFILING_SESSION_ID": "Nsight Systems holds CUPTI, so kernels are not traced",
+    "NV_COMPUTE_PROFILER_PERFWORKS_DIR": "Nsight Compute holds CUPTI, so kernels are not traced",
+    "REPLAYWATCH_CHAIN_INJECTION": "another tool is loaded beside the tracer; kernels may not be traced beside it",
     "NVTX_INJECTION64_PATH": "another tool listens to NVTX; kernels may not be traced beside it",
     "GGML_CUDA_DISABLE_GRAPHS": "llama.cpp captures no graphs",
 }
@@ -56,13 +58,13 @@ def before(
     return [
         _gpu(proc),
         _driver(proc),
-        _torch(folders),
+        torch(folders),
         _cupti(folders),
         _tracer(environment),
         _socket(environment),
-        _injection(environment),
-        *_conflicts(environment),
-        *_options(environment),
+        injection(environment),
+        *conflicts(environment),
+        *options(environment),
     ]
 
 
@@ -107,7 +109,8 @@ def _driver(proc: Path) -> Check:
     return Check("driver", "ok", f"driver {version.group(1)}{note}")
 
 
-def _torch(folders: list[Path]) -> Check:
+def torch(folders: list[Path]) -> Check:
+    """The torch in some site-packages, by its files."""
     text = next((t for f in folders if (t := _read(f / "torch/version.py"))), "")
     found = re.search(r"__version__(?::[^=]+)?\s*=\s*['\"](\d+)\.(\d+)([^'\"]*)", text)
     if found is None:
@@ -139,47 +142,62 @@ def _tracer(environment: Mapping[str, str]) -> Check:
 
 
 def _socket(environment: Mapping[str, str]) -> Check:
-    path = Path(settle({}, environment).socket)
+    path = settle({}, environment).socket
+    reason = unreachable(path, Path(path))
+    return Check("agent", "ok", f"an agent listens at {path}") if reason is None else Check("agent", "bad", reason)
+
+
+def unreachable(path: str, place: Path) -> str | None:
+    """Why nobody is heard at a socket, and what to do; None where an agent listens.
+
+    Shape: `path` as the process has it, `place` the same as it is reached from here.
+    """
     size = len(os.fsencode(path))
     if size > MAX_SOCKET_PATH_BYTES:
-        shorter = f"at most {MAX_SOCKET_PATH_BYTES} are possible; give a shorter one to both sides"
-        return Check("agent", "bad", f"the socket path {path} has {size} bytes, {shorter}")
+        return f"the socket path {path} has {size} bytes; an agent takes at most {MAX_SOCKET_PATH_BYTES}, on both sides"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knock:  # connecting sends nothing
-            knock.connect(str(path))
+        _knock(place)
     except OSError as error:
-        return Check("agent", "bad", _unreachable(path, error))
-    return Check("agent", "ok", f"an agent listens at {path}")
+        if error.errno == errno.EPROTOTYPE or (os.path.exists(place) and not place.is_socket()):
+            return f"{path} is no datagram socket; give another one with REPLAYWATCH_PROBE_SOCKET"
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+            return f"no agent listens at {path}; start it with: replaywatch agent"
+        if isinstance(error, PermissionError):
+            return f"user {os.geteuid()} may not write to {path}; see the agent's --socket-group and its folder's mode"
+        return f"{path} cannot be reached ({error.strerror}); check its folder"
+    return None
 
 
-def _unreachable(path: Path, error: OSError) -> str:
-    """Why nothing can be sent to a socket, and what to do."""
-    if error.errno == errno.EPROTOTYPE or (os.path.exists(path) and not path.is_socket()):
-        return f"{path} is no datagram socket; give another one with REPLAYWATCH_PROBE_SOCKET"
-    if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
-        return f"no agent listens at {path}; start it with: replaywatch agent"
-    if isinstance(error, PermissionError):
-        return f"this user may not write to {path}; see the agent's --socket-group and the permissions of its folder"
-    return f"{path} cannot be reached ({error.strerror}); check its folder"
+def _knock(place: Path) -> None:
+    """Connect, which sends nothing. By a descriptor: a path into another file system may be too long for a socket."""
+    descriptor = os.open(place, os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knock:
+            knock.connect(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
-def _injection(environment: Mapping[str, str]) -> Check:
+def injection(environment: Mapping[str, str]) -> Check:
+    """What an environment loads into every process that uses CUDA."""
     path = environment.get(INJECTION)
     if not path:
         return Check("injection", "ok", f"{INJECTION} is free")
-    if path == str(find_library()):
+    if Path(path).name == LIBRARY:
         return Check("injection", "ok", f"{INJECTION} loads this tracer")
     return Check(
         "injection", "blind", f"{INJECTION} loads {path}; that tool may hold CUPTI, then kernels are not traced"
     )
 
 
-def _conflicts(environment: Mapping[str, str]) -> list[Check]:
+def conflicts(environment: Mapping[str, str]) -> list[Check]:
+    """Variables of an environment that take graphs or sight away."""
     found = [(name, what) for name, what in CONFLICTS.items() if environment.get(name, "0") not in ("", "0")]
     return [Check("environment", "blind", f"{name}={environment[name][:40]}: {what}") for name, what in found]
 
 
-def _options(environment: Mapping[str, str]) -> list[Check]:
+def options(environment: Mapping[str, str]) -> list[Check]:
+    """Options of the probe that an environment gives wrongly."""
     return [Check("options", "bad", problem) for problem in settle({}, environment).problems]
 
 
