@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter_ns
 
+import pytest
+
+from probe.harness import Listener, Pump, merged, run
+from replaywatch.contract.wire import decode
 from replaywatch.probe.budget import cost_of_call_ns
 from replaywatch.probe.graph_nodes import NodeCounter
 from replaywatch.probe.graph_patches import GraphPatches
@@ -20,11 +26,15 @@ class Graph:
         pass
 
 
-def wrapped() -> tuple[object, GraphLedger]:
+def hooked(kind: type = Graph) -> tuple[Callable[[object], object], GraphLedger, GraphPatches]:
     sight = Sight()
     ledger = GraphLedger(sight, Recorders(0, lambda: None), lambda: None)
     patches = GraphPatches(ledger, ReplayTimer(ledger, sight, 30.0), sight, NodeCounter(sight))
-    return patches.replay(Graph.replay, Switch()), ledger
+    return patches.replay(kind.replay, Switch()), ledger, patches
+
+
+def wrapped() -> tuple[object, GraphLedger]:
+    return hooked()[:2]
 
 
 def test_a_replay_costs_less_than_twenty_clock_readings() -> None:
@@ -33,6 +43,56 @@ def test_a_replay_costs_less_than_twenty_clock_readings() -> None:
     clock = min(_per_call(lambda: [perf_counter_ns() for _ in range(1000)]) for _ in range(20))
     cost = min(cost_of_call_ns(hook, Graph.replay, Graph()) for _ in range(5))  # type: ignore[arg-type]
     assert 0 < cost < 20 * clock
+
+
+def test_counting_only_takes_well_less_than_seeing_each_replay() -> None:
+    hook, _, patches = hooked()
+    ratios = []
+    for _ in range(9):
+        full = cost_of_call_ns(hook, Graph.replay, Graph())  # type: ignore[arg-type]
+        assert patches.count_only(True)
+        ratios.append(cost_of_call_ns(hook, Graph.replay, Graph()) / full)  # type: ignore[arg-type]
+        assert patches.count_only(False)
+    assert sorted(ratios)[4] < 0.7
+
+
+def test_counting_only_counts_every_replay_and_failure_and_reads_no_clock() -> None:
+    class Failing(Graph):
+        def replay(self) -> None:
+            if fails:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    hook, ledger, patches = hooked(Failing)
+    graph, fails = Failing(), False
+    for _ in range(10):
+        hook(graph)
+    patches.count_only(True)
+    for _ in range(100):
+        hook(graph)
+    fails = True
+    with pytest.raises(RuntimeError):
+        hook(graph)
+    fails = False
+    patches.count_only(False)
+    for _ in range(10):
+        hook(graph)
+    dispatch, timing, _ = ledger.take()
+    assert dispatch["replays"] == 120
+    assert dispatch["failed_calls"] == {"cudaErrorIllegalAddress": 1}
+    assert timing["graph_launch_call"]["n"] == 20
+
+
+def test_a_hook_that_is_off_counts_nothing_either_way() -> None:
+    hook, ledger, patches = hooked()
+    graph, on = Graph(), Switch()
+    hook = patches.replay(Graph.replay, on)
+    for only in (True, False):
+        patches.count_only(only)
+        on[:] = [True]
+        hook(graph)
+        on.off()
+        hook(graph)
+    assert ledger.take()[0]["replays"] == 2
 
 
 def _per_call(thousand: object) -> float:
@@ -60,3 +120,64 @@ def test_a_million_replays_take_no_more_memory_than_a_thousand() -> None:
     grown = min(_grown_by(hook, graph) for _ in range(3))
     assert grown < 2_000_000  # twenty bytes a replay; the ring's rows are made anew
     assert ledger.take()[0]["replays"] == 302_000
+
+
+@pytest.mark.parametrize(
+    "step", ["probe.record_step('full', batch=4)", "session.compiled.record('full')", "port.step('full', 4)"]
+)
+def test_what_steps_cost_is_told(step: str, tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
+        run(
+            "import replaywatch.probe as probe; probe.start()\nimport time, torch\ntorch.cuda.init()\n"
+            "from replaywatch.probe.session import current\nsession = current()\n"
+            + ("from replaywatch.probe import placing; placing.attach_adapters(session)\nport = session.port\n"
+               if step.startswith("port") else "")
+            + f"for _ in range(20_000):\n    {step}\n",
+            listener,
+        )  # fmt: skip
+        window = merged([decode(frame) for frame in pump.stop()])
+    assert window.dispatch.steps == {"full": 20_000}
+    assert window.cost is not None
+    assert window.cost.hook_calls == 20_000
+    assert 100 < window.cost.hook_ns / 20_000 < 50_000
+
+
+def test_too_many_replays_are_only_counted_until_fewer_come(tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
+        done = run(
+            """
+            import replaywatch.probe as probe; probe.start()
+            import time, torch
+            from replaywatch.probe.session import current
+            torch.cuda.init()
+            budget, made, total = current().budget, torch.cuda.CUDAGraph(), 0
+            with torch.cuda.graph(made):
+                pass
+            def replay(enough, pause_s):
+                global total
+                end = time.time() + 20
+                while time.time() < end and not enough():
+                    made.replay(); total += 1
+                    time.sleep(pause_s)
+            replay(lambda: budget.counting_only, 0)
+            replay(lambda: not budget.counting_only, 0.02)
+            back = total
+            replay(lambda: total - back >= 30, 0.02)
+            print(total)
+            """,
+            listener,
+            REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05",
+            REPLAYWATCH_PROBE_BUDGET_RATIO="0.0001",
+        )
+        batches = [decode(frame) for frame in pump.stop()]
+    assert merged(batches).dispatch.replays == int(done.stdout)
+    launches = ["graph launch times" in {spot.signal for spot in b.windows[0].blind} for b in batches]
+    first, last = launches.index(True), len(launches) - 1 - launches[::-1].index(True)
+    assert 0 < first < last < len(launches) - 1
+    for seen in (batches[:first], batches[last + 1 :]):
+        assert merged(seen).timing.graph_launch_call is not None
+    only = merged(batches[first + 2 : last])
+    assert only.timing.graph_launch_call is only.timing.step_period is only.timing.replay is None
+    assert only.dispatch.replays

@@ -359,16 +359,48 @@ def test_the_probe_creates_no_cuda_context(tmp_path: Path) -> None:
     )
 
 
-def test_a_bad_turn_of_the_helper_thread_is_one_line_and_windows_go_on(tmp_path: Path) -> None:
+def test_bad_turns_of_the_helper_thread_are_one_line_and_windows_go_on(tmp_path: Path) -> None:
     with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
         done = run(
-            START + GRAPHS + "from replaywatch.probe import session\nimport time\nmade = captured()\n"
-            "def broken(now_ns): raise ZeroDivisionError\nsession.current().timer.poll = broken\n"
-            "made.replay(); time.sleep(0.3)\ndel session.current().timer.poll\nmade.replay()\n",
+            START + GRAPHS + "from replaywatch.probe import keeper, session\nimport time\nmade = captured()\n"
+            "session, bad = session.current(), 0\n"
+            "def sometimes(now_ns):\n    global bad\n    bad += 1\n    if bad % 2: raise ZeroDivisionError\n"
+            "session.timer.poll = sometimes\nmade.replay()\nend = time.time() + 20\n"
+            "while time.time() < end and bad < 3 * keeper.MAX_FAULTS: time.sleep(0.01)\n"
+            "del session.timer.poll\nmade.replay(); time.sleep(0.3)\nassert session.running\n",
             listener,
+            REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05",
         )
-        window = merged(listener.batches(1))
+        batches = [decode(frame) for frame in pump.stop()]
     assert done.stderr.count("\n") == 1, done.stderr
-    assert window.dispatch.replays == 2
-    assert window.cost is not None
-    assert window.cost.errors >= 1
+    assert merged(batches).dispatch.replays == 2
+    told = [w for b in batches for w in b.windows if w.cost is not None and w.cost.errors]
+    assert sum(w.cost.errors for w in told if w.cost) >= 30
+    assert all("helper thread" in {spot.signal for spot in w.blind} for w in told)
+    assert "helper thread" not in {spot.signal for spot in batches[-1].windows[0].blind}
+
+
+@pytest.mark.parametrize("broken", ["session.timer.poll", "session.ledger.take", "session.graph_patches.practice"])
+def test_a_helper_thread_that_only_fails_takes_the_hooks_off_and_says_so(broken: str, tmp_path: Path) -> None:
+    with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
+        done = run(
+            "import torch\nbefore = torch.cuda.CUDAGraph.replay\n" + START + "import threading, time\n"
+            "from replaywatch.probe import session as module\nsession = module.current()\n"
+            "def fails(*args, **kwargs): raise ZeroDivisionError('no such thing')\n"
+            f"{broken} = fails\nsession.timer.poll = fails\n" + GRAPHS + "captured().replay()\n"
+            "end = time.time() + 20\nwhile time.time() < end and threading.active_count() > 1: time.sleep(0.01)\n"
+            "assert torch.cuda.CUDAGraph.replay is before\nassert module.current() is None\n"
+            "captured().replay(); probe.record_step('eager')\n"
+            "assert module.start() and module.current() is not session\n",
+            listener,
+            REPLAYWATCH_PROBE_WINDOW_SECONDS="0.05",
+        )
+        windows = [w for frame in pump.stop() for w in decode(frame).windows]
+    assert len(done.stderr.splitlines()) == 2, done.stderr
+    assert "the probe ends" in done.stderr
+    ends = [w for w in windows if any(spot.signal == "probe" for spot in w.blind)]
+    assert len(ends) == 1
+    assert ends[0].cost is not None
+    assert ends[0].cost.errors >= 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import get_args
 
 import pytest
@@ -13,7 +14,7 @@ from replaywatch.probe import inductor_reasons
 from replaywatch.probe.budget import Budget
 from replaywatch.probe.cuda_errors import error_name
 from replaywatch.probe.settings import TABLE, Settings, default_socket, option_rows, settle, variable
-from replaywatch.probe.slots import RING, GraphSlot, Recorder
+from replaywatch.probe.slots import RING, GraphSlot, Recorder, Recorders
 from replaywatch.probe.steps import MODES, PHASES, REASONS, StepLedger, checked_step
 from replaywatch.probe.steps_in_replays import MAX_ROWS, StepFinder, continues
 
@@ -49,24 +50,96 @@ def test_the_socket_is_where_the_agent_listens() -> None:
         assert default_socket(environment) == str(socket_path(AgentOptions(), environment))
 
 
+SECOND = 1_000_000_000
+
+
 def test_a_budget_that_is_exceeded_stretches_and_relaxes_when_calm() -> None:
     budget = Budget(0.005)
-    second = 1_000_000_000
-    assert budget.settle(0.006 * second, second)
-    assert budget.settle(0.006 * second, second)
+    assert budget.settle(0.006 * SECOND, SECOND, 0)
+    assert budget.settle(0.006 * SECOND, SECOND, 0)
     assert (budget.stretch, budget.take_throttled(), budget.take_throttled()) == (4, 2, 0)
     for _ in range(6):
-        assert not budget.settle(0.001 * second, second)
+        assert not budget.settle(0.001 * SECOND, SECOND, 0)
     assert budget.stretch == 2
     for _ in range(20):
-        budget.settle(0.004 * second, second)  # within the budget, but not calm
+        budget.settle(0.004 * SECOND, SECOND, 0)  # within the budget, but not calm
     assert budget.stretch == 2
+
+
+def windows_of(budget: Budget, replays: int, windows: int, other_ns: int = 0) -> list[bool]:
+    """Whether replays are only counted after each of some windows of a second with so many of them."""
+    found = []
+    for _ in range(windows):
+        budget.settle(budget.spent_ns(budget.hooks_ns(replays, 0), other_ns, 0, 0), SECOND, replays)
+        found.append(budget.counting_only)
+    return found
+
+
+def test_replays_are_only_counted_where_slowing_down_is_not_enough_and_seen_again_when_fewer_come() -> None:
+    budget = Budget(0.005)
+    budget.replay_ns, budget.count_ns = 400.0, 160.0
+    assert windows_of(budget, 20_000, 8) == [False] * 6 + [True] * 2  # 0.8 % as all are seen, 0.32 % as counted
+    assert budget.stretch == 64
+    assert windows_of(budget, 8_000, 9) == [True] * 9  # seeing them would take more than half of the budget
+    assert windows_of(budget, 6_000, 6) == [True] * 5 + [False]
+    assert windows_of(budget, 6_000, 9) == [False] * 9
+    assert budget.stretch == 64
+    windows_of(budget, 100, 6 * 6)
+    assert budget.stretch == 1
+
+
+def test_replays_that_cost_little_are_seen_whatever_else_costs_too_much() -> None:
+    budget = Budget(0.005)
+    budget.replay_ns, budget.count_ns = 400.0, 160.0
+    assert not any(windows_of(budget, 1000, 20, other_ns=SECOND // 50))
+    assert budget.stretch == 64
 
 
 def test_costs_add_up() -> None:
     budget = Budget(0.005)
-    budget.calibrate(lambda: 500.0)
-    assert budget.spent_ns(10, 1000, 1, 100) == 10 * 500 + 1000 + 12_000 + 8
+    budget.replay_ns, budget.count_ns, budget.step_ns = 500.0, 200.0, 700.0
+    assert budget.hooks_ns(10, 3) == 10 * 500 + 3 * 700
+    assert budget.spent_ns(7100.0, 1000, 1, 100) == 7100 + 1000 + 12_000 + 8
+    budget.counting_only = True
+    assert budget.hooks_ns(10, 3) == 10 * 200 + 3 * 700
+
+
+def test_what_lies_before_a_time_of_counting_only_ends_neither_a_step_nor_a_gap() -> None:
+    class Sample:
+        waits = True
+
+    graphs, finder, recorders = slots(1), StepFinder(), Recorders(0, lambda: None)
+    recorder, sample = recorders.here(), Sample()
+    play([1] * 20, graphs, finder, recorder)
+    recorder.sample = sample
+    recorders.lay_aside()
+    assert (recorder.sample, sample.waits, recorder.last_start_ns) == (None, False, 0)
+    recorder.rows[20], recorder.n = (500_000_000, 500_000_010, 1), 21
+    finder.drain(recorder, graphs)
+    taken = finder.step_period.take()
+    assert taken is not None
+    assert (taken["n"], taken["s"], finder.idle_ns) == (19, 19_000, 0)
+
+
+def test_every_thread_that_replays_is_watched_for_as_long_as_it_lives() -> None:
+    recorders = Recorders(0, lambda: None)
+    together, go = threading.Barrier(301), threading.Event()
+
+    def replay() -> None:
+        recorders.here()
+        together.wait()
+        go.wait()
+
+    threads = [threading.Thread(target=replay) for _ in range(300)]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    assert len(recorders.alive()) == 300
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert recorders.alive() == []
+    assert len(recorders._all) == 0
 
 
 def test_batch_sizes_stay_within_the_contracts_keys() -> None:

@@ -1,7 +1,7 @@
 """`Budget`: what watching costs, measured, and how it slows itself down to stay within its share.
 
-Cost is host time of hooks (calls times a cost calibrated on this host), processor time of the helper thread, pairs of
-events (12 us each, M9) and the slow-down inside traced stretches (8 %, the upper end of M3).
+Cost is host time of hooks (calls times what one takes on this host, measured by practice), processor time of the helper
+thread, pairs of events (12 us each, M9) and the slow-down inside traced stretches (8 %, the upper end of M3).
 """
 
 from __future__ import annotations
@@ -15,39 +15,56 @@ MAX_STRETCH = 64
 # Only a cost well below the budget, window after window, lets the probe speed up again.
 CALM_RATIO = 0.25
 CALM_WINDOWS = 6
+# Replays are watched in full again once that would take less than this share of the budget.
+FULL_RATIO = 0.5
 
 
 class Budget:
-    """Sums costs per window and decides a stretch factor, 1 when all is well."""
+    """Sums costs per window and decides how much is watched.
+
+    `stretch` is 1 when all is well: sampling and the helper thread slow down by it. Where that is not enough,
+    `counting_only` says that replays should be counted and nothing else. Units: nanoseconds a call.
+    """
 
     def __init__(self, ratio: float) -> None:
         self._ratio = ratio
         self._calm = 0
         self.stretch = 1
+        self.counting_only = False
         self.throttled = 0
-        self.hook_ns = 0.0
+        self.replay_ns = 0.0
+        self.count_ns = 0.0
+        self.step_ns = 0.0
 
-    def calibrate(self, measure: Callable[[], float]) -> None:
-        """Learn what one hook call costs on this host. Units: nanoseconds."""
-        self.hook_ns = max(0.0, measure())
+    def hooks_ns(self, replays: int, steps: int) -> float:
+        """Host time that a window's hook calls took."""
+        return replays * (self.count_ns if self.counting_only else self.replay_ns) + steps * self.step_ns
 
-    def spent_ns(self, hook_calls: int, helper_cpu_ns: int, timed: int, traced_ns: int) -> float:
+    def spent_ns(self, hooks_ns: float, helper_cpu_ns: int, timed: int, traced_ns: int) -> float:
         """What a window's watching cost the process."""
-        return hook_calls * self.hook_ns + helper_cpu_ns + timed * EVENT_PAIR_NS + traced_ns * TRACED_RATIO
+        return hooks_ns + helper_cpu_ns + timed * EVENT_PAIR_NS + traced_ns * TRACED_RATIO
 
-    def settle(self, spent_ns: float, window_ns: int) -> bool:
+    def settle(self, spent_ns: float, window_ns: int, replays: int) -> bool:
         """Judge a window: True when it was over the budget and the probe slows down."""
-        share = spent_ns / max(1, window_ns)
-        if share > self._ratio:
-            self._calm = 0
+        budget_ns = self._ratio * max(1, window_ns)
+        costly = replays * self.replay_ns > FULL_RATIO * budget_ns
+        over = spent_ns > budget_ns
+        if over:
             self.throttled += 1
+            self.counting_only |= costly and self.stretch == MAX_STRETCH
             self.stretch = min(MAX_STRETCH, self.stretch * 2)
-            return True
-        self._calm = self._calm + 1 if share < CALM_RATIO * self._ratio else 0
-        if self._calm >= CALM_WINDOWS and self.stretch > 1:
+        calm = not costly if self.counting_only else spent_ns < CALM_RATIO * budget_ns
+        self._calm = self._calm + 1 if calm else 0
+        if self._calm >= CALM_WINDOWS:
             self._calm = 0
+            self._speed_up()
+        return over
+
+    def _speed_up(self) -> None:
+        if self.counting_only:
+            self.counting_only = False
+        elif self.stretch > 1:
             self.stretch //= 2
-        return False
 
     def take_throttled(self) -> int:
         """How often the probe slowed down since the last call."""
@@ -56,7 +73,7 @@ class Budget:
 
 
 def cost_of_call_ns(wrapped: Callable[[object], object], bare: Callable[[object], object], subject: object) -> float:
-    """Nanoseconds that a wrapper adds to a call: the best of five short runs each."""
+    """Nanoseconds that a wrapper adds to a call, at least 0: the best of five short runs each."""
 
     def best(function: Callable[[object], object]) -> float:
         runs = []
@@ -67,4 +84,4 @@ def cost_of_call_ns(wrapped: Callable[[object], object], bare: Callable[[object]
             runs.append((perf_counter_ns() - begin) / 100)
         return min(runs)
 
-    return best(wrapped) - best(bare)
+    return max(0.0, best(wrapped) - best(bare))

@@ -7,12 +7,18 @@ from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from replaywatch.probe import snapshots, windows, workload
+from replaywatch.probe.budget import cost_of_call_ns
 
 if TYPE_CHECKING:
     from replaywatch.probe.session import Session
 
 # After so many emissions snapshots are sent again, for an agent that lost them.
 REPEAT_SNAPSHOTS = 60
+LAUNCHES = "graph launch times"
+COUNTED_ONLY = (
+    "replays come so often that seeing each would cost more than budget-ratio allows, so they are only counted: "
+    "no host time of launches, no steps from the order of replays, no timed replays, no watch for hangs"
+)
 
 
 class Emitter:
@@ -62,15 +68,15 @@ class Emitter:
         traced, traced_timing = windows.merge_traced(results)
         windows.add_traced_timing(timing, traced_timing)
         self._after_first_replays(dispatch["replays"])
-        cost = self._cost(dispatch["replays"], timed, traced_windows, traced_ns, now)
-        steps = session.steps.take()
+        steps, compiled = session.steps.take(), session.compiled.take()
+        told = sum(sum(counts["steps"].values()) for counts in (*steps.values(), *compiled.values()))
+        cost = self._cost(dispatch["replays"], told, timed, traced_windows, traced_ns, now)
         times: dict[Any, dict[str, Any]] = {}
         for port in session.ports():
             for place, histograms in port.clock.take().items():
                 windows.add_histograms(times.setdefault(place, {}), histograms)
         # Where an engine says what its decode steps are, calls of compiled functions are parts of them and no steps.
-        compiled = session.compiled.take().pop((None, None), {})
-        base = windows.merge_dispatch(dispatch, steps.pop((None, None), compiled))
+        base = windows.merge_dispatch(dispatch, steps.pop((None, None), compiled.get((None, None), {})))
         windows.add_histograms(timing, times.pop((None, None), {}))
         fingerprint, config = self._take_snapshots()
         common: dict[str, Any] = {"fingerprint_id": fingerprint[0], "config_id": config[0]}
@@ -90,33 +96,55 @@ class Emitter:
             session.outlet.flush()
         self.start_ns = now
 
+    def say_the_end(self, now: int) -> None:
+        """Send what cannot be seen any more, and nothing that may have failed before."""
+        session = self._session
+        cost = {"errors": session.sight.errors - self._errors}
+        self._send(windows.window(self._who(), self.start_ns, now, {}, cost=cost, blind=session.sight.blind_spots()))
+
     def _who(self, component: str | None = None, phase: str | None = None) -> dict[str, Any]:
         who = workload.describe(self._session.settings, component, phase, self._session.ledger.device)
         for adapter in self._session.adapters:
             who |= adapter.workload()
         return who
 
-    def _cost(self, replays: int, timed: int, traced_windows: int, traced_ns: int, now: int) -> dict[str, Any]:
-        session = self._session
+    def _cost(
+        self, replays: int, steps: int, timed: int, traced_windows: int, traced_ns: int, now: int
+    ) -> dict[str, Any]:
+        session, budget = self._session, self._session.budget
         cpu_ns, self._cpu_seen_ns = self.cpu_ns - self._cpu_seen_ns, self.cpu_ns
-        spent_ns = session.budget.spent_ns(replays, cpu_ns, timed, traced_ns)
-        session.budget.settle(spent_ns, now - self.start_ns)
-        one_in = session.settings.time_one_in
-        session.recorders.set_sampling(one_in * session.budget.stretch)
+        if steps and not budget.step_ns:
+            budget.step_ns = cost_of_call_ns(session.practice_step(), lambda _: None, None)
+        hooks_ns, only_counted = budget.hooks_ns(replays, steps), budget.counting_only
+        budget.settle(budget.spent_ns(hooks_ns, cpu_ns, timed, traced_ns), now - self.start_ns, replays)
+        self._keep_to_the_budget(only_counted)
         sent, dropped, errors = session.outlet.sent, session.outlet.dropped, session.sight.errors
         cost = {
-            "hook_ns": int(replays * session.budget.hook_ns),
-            "hook_calls": replays,
+            "hook_ns": int(hooks_ns),
+            "hook_calls": replays + steps,
             "helper_cpu_ns": cpu_ns,
             "traced_windows": traced_windows,
             "traced_ns": traced_ns,
             "frames_sent": sent - self._sent,
             "frames_dropped": dropped - self._dropped,
-            "throttled": session.budget.take_throttled(),
+            "throttled": budget.take_throttled(),
             "errors": errors - self._errors,
         }
         self._sent, self._dropped, self._errors = sent, dropped, errors
         return cost
+
+    def _keep_to_the_budget(self, only_counted: bool) -> None:
+        """Let the hooks do what the budget allows; `only_counted` says what they did in this window."""
+        session, budget = self._session, self._session.budget
+        session.recorders.set_sampling(session.settings.time_one_in * budget.stretch)
+        if not session.graph_patches.count_only(budget.counting_only):
+            return
+        if budget.counting_only:
+            session.recorders.lay_aside()
+        if budget.counting_only or only_counted:
+            session.sight.blind(LAUNCHES, COUNTED_ONLY)
+        else:
+            session.sight.clear(LAUNCHES)
 
     def _after_first_replays(self, replays: int) -> None:
         self.replayed = bool(replays)

@@ -6,6 +6,7 @@ which is then counted as an instantiation; 2.14 calls `instantiate` from there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
@@ -22,6 +23,7 @@ class GraphPatches:
 
     def __init__(self, ledger: GraphLedger, timer: ReplayTimer, sight: Sight, nodes: NodeCounter) -> None:
         self._ledger, self._timer, self._sight, self._nodes = ledger, timer, sight, nodes
+        self._gates: list[Callable[[bool], None]] = []
 
     def place(self, patches: PatchSet, kind: Any, official: bool) -> bool:
         """Wrap the methods of the class `kind`; False where its replays cannot be seen that way."""
@@ -40,10 +42,16 @@ class GraphPatches:
         ledger, timed, clock = self._ledger, self._timer.timed, perf_counter_ns
         local, new_recorder, fault = ledger.recorders.local, ledger.recorders.new, self._sight.fault
         failed, unknown, mask = ledger.call_failed, ledger.unknown, MASK
+        counted = self._counted(original, on)
+        gate: list[bool] = on  # the one thing that is asked of every replay
+
+        def count_only(yes: bool) -> None:
+            nonlocal gate
+            gate = [] if yes else on
 
         def replay(self: Any) -> Any:
-            if not on:
-                return original(self)
+            if not gate:
+                return counted(self) if on else original(self)
             try:
                 recorder = local.recorder
             except AttributeError:
@@ -68,14 +76,44 @@ class GraphPatches:
                 fault("graph replays", error)
             return result
 
+        self._gates.append(count_only)
         return replay
 
-    def practice(self, original: Function, on: Switch) -> Function:
+    def count_only(self, yes: bool) -> bool:
+        """Count replays and nothing else from now on, or see all of them again; False where none is wrapped."""
+        for gate in self._gates:
+            gate(yes)
+        return bool(self._gates)
+
+    def _counted(self, original: Function, on: Switch) -> Function:
+        """What is left of the hot path where the budget does not allow more: no clock reading, no row."""
+        ledger, unknown, failed, fault = self._ledger, self._ledger.unknown, self._ledger.call_failed, self._sight.fault
+
+        def counted(graph: Any) -> Any:
+            try:
+                result = original(graph)
+            except BaseException as error:
+                failed(error, "replay")
+                raise
+            try:
+                slot = ledger.slots.get(id(graph)) or unknown(graph)
+                slot.replays += 1
+            except Exception as error:  # the probe's border
+                on.off()
+                fault("graph replays", error)
+            return result
+
+        return counted
+
+    def practice(self, original: Function, count_only: bool = False) -> Function:
         """The replay wrapper over ledgers of its own: what the helper thread measures its cost with."""
         sight = Sight()
         ledger = GraphLedger(sight, Recorders(0, _nothing), _nothing)
         ledger.recorders.here().left = 1 << 62  # nothing is replayed on this thread's stream
-        return GraphPatches(ledger, ReplayTimer(ledger, sight, 1.0), sight, self._nodes).replay(original, on)
+        patches = GraphPatches(ledger, ReplayTimer(ledger, sight, 1.0), sight, self._nodes)
+        wrapped = patches.replay(original, Switch())
+        patches.count_only(count_only)
+        return wrapped
 
     def _replay_of_unknown_shape(self, original: Function, on: Switch) -> Function:
         """For a replay that another tool gave more arguments: the same, a little slower."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from time import perf_counter_ns, thread_time_ns, time_ns
 from typing import TYPE_CHECKING
 
 from replaywatch.probe import workload
 from replaywatch.probe.budget import cost_of_call_ns
 from replaywatch.probe.emission import Emitter
-from replaywatch.probe.patching import Switch
 from replaywatch.probe.sight import LOGGER
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 IDLE_TICK_S = 1.0
 LOOK_NS = 1_000_000_000
-MAX_FAULTS = 5
+# Bad turns in a row: five to twenty seconds without a good one.
+MAX_FAULTS = 20
+SIGNAL = "helper thread"
 
 
 class Keeper:
@@ -69,23 +71,43 @@ class Keeper:
         self._emitter.emit(time_ns(), leaving=True)
 
     def _run(self) -> None:
-        session = self._session
         try:
-            session.budget.calibrate(self._hook_cost)
-            while not self._stop.wait(self._tick_s()) and self._faults < MAX_FAULTS:
-                self._guarded_turn()
+            self._guarded(self._calibrate)
+            while self._faults < MAX_FAULTS:
+                if self._stop.wait(self._tick_s()):
+                    return
+                self._guarded(self._turn)
+            self._give_up()
         except Exception as error:  # the probe's border
-            session.sight.fault("the helper thread", error)
+            self._session.sight.fault("the helper thread", error)
 
-    def _guarded_turn(self) -> None:
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """One bad turn is not the end, many in a row are."""
+        sight = self._session.sight
         try:
-            self._turn()
-        except Exception as error:  # the probe's border: one bad turn is not the end, many are
+            act()
+            self._faults = 0
+        except Exception as error:  # the probe's border
+            if not sight.errors:
+                LOGGER.warning("replaywatch: the helper thread failed; the process is not affected (%r)", error)
             self._faults += 1
-            if self._faults == 1:
-                self._session.sight.fault("the helper thread", error)
-            else:
-                self._session.sight.errors += 1
+            sight.errors += 1
+            what = f"{type(error).__name__}: {str(error)[:160]}"
+            sight.blind(SIGNAL, f"a turn of the helper thread failed; this window may lack what it takes ({what})")
+
+    def _give_up(self) -> None:
+        """Take all hooks off, and let the last window say so: nobody would take what they count any more."""
+        session = self._session
+        with self._lock:
+            if self._finished:
+                return
+            self._finished = True
+        LOGGER.warning("replaywatch: the helper thread failed %d times in a row; the probe ends", MAX_FAULTS)
+        session.sight.blind("probe", f"the helper thread failed {MAX_FAULTS} times in a row; all hooks were taken off")
+        try:
+            self._emitter.say_the_end(time_ns())
+        finally:
+            session.end()
 
     def _tick_s(self) -> float:
         tick = TICK_S if self._emitter.replayed else IDLE_TICK_S
@@ -107,15 +129,13 @@ class Keeper:
         now = time_ns()
         if now - self._emitter.start_ns >= session.settings.window_seconds * 1e9:
             self._emitter.emit(now)
+            session.sight.clear(SIGNAL)
 
-    def _hook_cost(self) -> float:
-        session = self._session
-
+    def _calibrate(self) -> None:
         class Nothing:
             def replay(self) -> None:
                 pass
 
-        subject = Nothing()
-        bare = Nothing.replay
-        wrapped = session.graph_patches.practice(bare, Switch())
-        return cost_of_call_ns(wrapped, bare, subject)  # type: ignore[arg-type]
+        budget, practice, bare = self._session.budget, self._session.graph_patches.practice, Nothing.replay
+        budget.replay_ns = cost_of_call_ns(practice(bare), bare, Nothing())  # type: ignore[arg-type]
+        budget.count_ns = cost_of_call_ns(practice(bare, count_only=True), bare, Nothing())  # type: ignore[arg-type]

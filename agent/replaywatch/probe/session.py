@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,14 @@ class Session:
                 self.own = Port(self.sight, self.imports, self.steps, self.ledger, wake=self.wake)
             return self.own
 
+    def practice_step(self) -> Callable[[object], object]:
+        """A step like those that are told here, into ledgers of its own: what the helper measures its cost with."""
+        ledger, ports = StepLedger(), self.ports()
+        if not ports:  # steps of compiled functions only
+            return lambda _: ledger.record("full")
+        port = type(ports[0])(Sight(), self.imports, ledger, self.ledger)
+        return lambda _: port.step(*checked_step("full", 1, 1, 1))
+
     def wake(self) -> None:
         """Something happened that is worth a window: make sure the helper thread runs."""
         if self.running and not self.keeper.alive:
@@ -189,7 +197,7 @@ def start(**options: object) -> bool:
     begin_ns = perf_counter_ns()
     try:
         with _lock:
-            if _session is None:
+            if current() is None:
                 session = Session(settle(_given(options)))
                 session.begin()
                 _session = session
@@ -214,7 +222,8 @@ def stop() -> None:
 
 def current() -> Session | None:
     """The running session, else None."""
-    return _session
+    session = _session
+    return session if session is not None and session.running else None
 
 
 def _given(options: Mapping[str, object]) -> dict[str, object]:

@@ -83,13 +83,15 @@ class Recorders:
         self.local = threading.local()
         self.time_one_in = time_one_in
         self._on_new = on_new
-        self._all: list[weakref.ref[Recorder]] = []
+        # By id: the entry leaves before the memory can be used again. Each step on it is one, so it takes no lock.
+        self._all: dict[int, weakref.ref[Recorder]] = {}
 
     def new(self) -> Recorder:
         """The recorder of a thread that replays for the first time."""
         recorder = Recorder(left=0)  # the first replay goes the timer's way, which notes its stream
         self.local.recorder = recorder
-        self._all = [*[r for r in self._all if r() is not None][-255:], weakref.ref(recorder)]
+        everyone, key = self._all, id(recorder)
+        everyone[key] = weakref.ref(recorder, lambda _: everyone.pop(key, None))
         self._on_new()
         return recorder
 
@@ -100,7 +102,15 @@ class Recorders:
 
     def alive(self) -> list[Recorder]:
         """Recorders of the threads that still run."""
-        return [recorder for ref in self._all if (recorder := ref()) is not None]
+        return [recorder for ref in list(self._all.values()) if (recorder := ref()) is not None]
+
+    def lay_aside(self) -> None:
+        """Where replays are only counted, by the helper: what the threads did last says nothing of what they do."""
+        for recorder in self.alive():
+            recorder.previous, recorder.step_start_ns, recorder.last_start_ns = None, 0, 0
+            sample, recorder.sample = recorder.sample, None
+            if sample is not None:
+                sample.waits = False
 
     def set_sampling(self, time_one_in: int) -> None:
         """Time one replay in so many from now on; 0 times none."""
@@ -108,5 +118,5 @@ class Recorders:
 
     def forget(self) -> None:
         """Drop every thread's recorder; in a forked child only the calling thread is left."""
-        self._all = []
+        self._all = {}
         self.local.__dict__.clear()
