@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from probe.harness import seen
+from replaywatch.probe import tracing
 
 START = "import replaywatch.probe as probe; probe.start()\n"
 # A tracer that notes what is asked of it, in the place of the native one.
@@ -22,6 +23,10 @@ class Tracer:
         work = {"method": "cupti", "steps": 2, "span_ns": 10, "total_kernels": 30, "total_graph_kernels": 30}
         return {"traced": work,
                 "timing": {"launch_gap": {"n": 1, "s": 8, "b": {"24": 1}}}}
+    def enable_graph_level(self):
+        if torch.cuda.is_initialized():
+            raise RuntimeError("CUDA is initialised")
+        log.append("graph level")
     def pause(self):
         log.append("pause")
         return True
@@ -195,6 +200,102 @@ def test_a_torch_whose_profiler_cannot_be_seen_is_never_traced(tmp_path: Path) -
         tmp_path,
     )
     assert "kernels" in {b.signal for b in window.blind}
+
+
+# The functions of torch._C through which torch initialises CUDA.
+NATIVE = """
+torch._C._cuda_init = lambda: None
+torch._C._cuda_getDeviceCount = lambda: 4
+"""
+
+
+@pytest.mark.parametrize("first", ["_cuda_init", "_cuda_getDeviceCount"])
+def test_graphs_are_traced_as_a_whole_from_before_cuda_is_initialised(first: str, tmp_path: Path) -> None:
+    window = seen(
+        "import torch\n"
+        + NATIVE
+        + START
+        + TRACER
+        + f"""
+assert log == []
+assert torch._C.{first}() == {{"_cuda_init": None, "_cuda_getDeviceCount": 4}}["{first}"]
+assert log == ["graph level"], log
+torch._C._cuda_init(); torch.cuda.init(); torch._C._cuda_getDeviceCount()
+end = time.time() + 20
+while log.count("window") < 3 and time.time() < end:
+    time.sleep(0.02)
+assert log[:4] == ["graph level"] + ["window"] * 3, log  # no calibration: its kernels would not be seen
+tracing = session.current().tracing
+with profiler.profile():
+    assert log[-1] == "pause"
+before = len(log)
+tracing._next_ns = 1
+time.sleep(0.4)
+assert len(log) == before, log
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="",
+        REPLAYWATCH_PROBE_GRAPH_TRACE="1",
+    )
+    assert window.cost is not None
+    assert window.cost.traced_windows >= 3
+    spots = {(spot.signal, spot.reason) for spot in window.blind}
+    assert ("kernels", tracing.INSTEAD_OF_KERNELS) in spots
+    assert ("graph trace", tracing.AFTER_PROFILER) in spots
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("torch.cuda.init(); torch._C._cuda_init()", "not traced as a whole: CUDA is initialised"),
+        ("torch.cuda.init()", "torch has not initialised CUDA yet"),
+        ("profiler.profile().__enter__(); torch._C._cuda_init()", "torch.profiler came first"),
+    ],
+)
+def test_graphs_that_cannot_be_traced_as_a_whole_are_a_blind_spot(program: str, words: str, tmp_path: Path) -> None:
+    window = seen(
+        "import torch\n"
+        + NATIVE
+        + START
+        + TRACER
+        + program
+        + "; torch.cuda.init(); time.sleep(0.4); assert log == []\n",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="",
+        REPLAYWATCH_PROBE_GRAPH_TRACE="1",
+    )
+    assert [spot for spot in window.blind if spot.signal == "graph trace" and words in spot.reason], window.blind
+    assert [spot for spot in window.blind if spot.reason == tracing.OFF]
+
+
+def test_a_forked_child_traces_its_graphs_as_a_whole_on_its_own(tmp_path: Path) -> None:
+    seen(
+        "import torch\n"
+        + NATIVE
+        + START
+        + TRACER
+        + """
+import os
+child = os.fork()
+if child == 0:
+    torch._C._cuda_init()
+    os._exit(0 if log == ["graph level"] and session.current().tracing._traces_graphs else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert log == [] and not session.current().tracing._traces_graphs
+torch.cuda.init(); time.sleep(0.3)
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="",
+        REPLAYWATCH_PROBE_GRAPH_TRACE="1",
+    )
+
+
+def test_torchs_native_start_is_left_alone_unless_asked(tmp_path: Path) -> None:
+    seen(
+        "import torch\n" + NATIVE + "bare = torch._C._cuda_init\n" + START + TRACER
+        + "assert torch._C._cuda_init is bare; torch.cuda.init(); time.sleep(0.3)\n",
+        tmp_path,
+    )  # fmt: skip
 
 
 def test_nothing_touches_cupti_unless_it_was_asked_to(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from replaywatch.probe import cudagraph_trees, inductor, official_hooks, profiler_guard
+from replaywatch.probe import cudagraph_trees, inductor, official_hooks, patching, profiler_guard
 
 if TYPE_CHECKING:
     from replaywatch.probe.session import Session
@@ -23,6 +23,8 @@ def watch(session: Session) -> None:
     else:
         session.sight.blind("graph replays", "graph hooks are switched off by REPLAYWATCH_PROBE_GRAPHS")
     on("torch.cuda", lambda module: when_cuda_starts(session, module))
+    if session.settings.graph_trace:
+        on("torch.cuda", lambda _: place_graph_trace(session))
     on("multiprocessing.util", lambda module: flush_when_children_end(session, module))
     for engine in ENGINES:
         on(engine, lambda _: attach_adapters(session))
@@ -69,6 +71,13 @@ def when_cuda_starts(session: Session, module: Any) -> None:
         lazy_call(session.wake)
     else:
         session.sight.blind("eager processes", "torch does not say when CUDA starts; seen from the first graph on")
+
+
+def place_graph_trace(session: Session) -> None:
+    """Begin to trace graphs as a whole just before torch initialises CUDA."""
+    from replaywatch.probe import graph_trace
+
+    graph_trace.place(session.patches, patching.loaded("torch._C"), session.tracing, session.sight)
 
 
 def flush_when_children_end(session: Session, module: Any) -> None:

@@ -39,6 +39,16 @@ TABLE: tuple[Row, ...] = (
         None,
         None,
     ),
+    (
+        "graph-trace",
+        bool,
+        False,
+        "",
+        "Time all replays as a whole through CUPTI, from before CUDA is initialised or not at all; "
+        "neither --kernels nor torch.profiler then sees the kernels of graphs",
+        None,
+        None,
+    ),
     ("model-name", str, None, "", "Name of the model, where the engine does not tell", None, None),
     ("component", str, None, "", "Part of the model that this process runs (draft, encoder)", None, None),
 )
@@ -60,6 +70,7 @@ class Settings:
     graphs: bool
     inductor: bool
     kernels: bool
+    graph_trace: bool
     model_name: str | None
     component: str | None
     problems: list[str]

@@ -19,6 +19,7 @@ from replaywatch.probe.settings import Settings
 from replaywatch.probe.sight import Sight
 
 SIGNAL = "kernels"
+GRAPH_SIGNAL = "graph trace"
 # The first stretches after work began, so that a stable fault is seen within a minute. Seconds.
 BURST_S = (3.0, 12.0, 25.0)
 # A stretch with fewer kernels than this says nothing, and does not count as part of the burst.
@@ -30,6 +31,9 @@ CALIBRATED = (
     ("calibrated_graph_launch_ns", "graph_launch_host_ns"),
     ("calibrated_graph_gap_ns", "in_graph_gap_ns"),
 )
+# Graph records come all the time; a stretch only takes them.
+GRAPH_STRETCH_MS = 1.0
+INSTEAD_OF_KERNELS = "graphs are traced as a whole (REPLAYWATCH_PROBE_GRAPH_TRACE), which excludes their kernels"
 CALIBRATION_MS = 60.0  # the stretch in which the gap is read (kCalibrationWindowMs)
 OFF = (
     "kernels are not traced, because replays would take 5 to 10 % longer from then on; to see them, start one replica "
@@ -56,7 +60,10 @@ class Tracer(Protocol):
         """Leave CUPTI alone from now on."""
 
     def calibrate(self) -> Mapping[str, int]:
-        """What launches cost on this host, in nanoseconds; see `replaywatch.probe.tracer`. Raises: what says why not."""
+        """What launches cost here, in nanoseconds; see `replaywatch.probe.tracer`. Raises: what says why not."""
+
+    def enable_graph_level(self) -> None:
+        """Graph records instead of kernels, for the life of the process. Raises: what says why not."""
 
     @property
     def live(self) -> bool:
@@ -81,6 +88,7 @@ class Tracing:
         # A child forked from a process that traces cannot use CUDA, nor the native tracer's threads.
         self._tried = getattr(self, "_tracer", None) is not None
         self._tracer: Tracer | None = None
+        self._graph_trace_tried = self._traces_graphs = False
         self._profilers = 0
         self._profiled = False
         self._paused = False
@@ -96,6 +104,16 @@ class Tracing:
             self._sight.blind(SIGNAL, OFF)
         elif _daemon_may_profile():
             self._sight.blind(SIGNAL, "KINETO_USE_DAEMON is set: a daemon may start Kineto at any time, so it has way")
+        if self._settings.graph_trace:
+            self._sight.blind(GRAPH_SIGNAL, "torch has not initialised CUDA yet")
+
+    @property
+    def _traces(self) -> bool:
+        return self._settings.kernels or self._traces_graphs
+
+    @property
+    def _signal(self) -> str:
+        return GRAPH_SIGNAL if self._traces_graphs else SIGNAL
 
     def work_began(self, now_ns: int) -> None:
         """The device is in use: plan the burst, counted from now."""
@@ -120,7 +138,7 @@ class Tracing:
         return (
             bool(self._work_since_ns)
             and now_ns >= self._next_ns
-            and self._settings.kernels
+            and self._traces
             and not _daemon_may_profile()
             and not self._profilers
             and not self._profiled
@@ -129,7 +147,8 @@ class Tracing:
 
     def run(self, now_ns: int, stretch: int, duration_ms: float | None = None) -> None:
         """Trace once, on the calling thread, and plan the next stretch."""
-        self._next_ns = now_ns + int(self._settings.trace_every_seconds * 1e9 * stretch)
+        every_s = self._settings.window_seconds if self._traces_graphs else self._settings.trace_every_seconds
+        self._next_ns = now_ns + int(every_s * 1e9 * stretch)
         tracer = self._tracer or self._open()
         if tracer is None:
             return
@@ -137,13 +156,14 @@ class Tracing:
             if self._profilers or self._profiled:
                 return
             self._calibrate(tracer)
-            duration_ms = self._settings.trace_ms if duration_ms is None else duration_ms
+            if duration_ms is None:
+                duration_ms = GRAPH_STRETCH_MS if self._traces_graphs else self._settings.trace_ms
             found = tracer.run_window(duration_ms)
         self._took(found, now_ns, duration_ms)
 
     def _calibrate(self, tracer: Tracer) -> None:
         """Measure once what launches cost here, before the first stretch."""
-        if self._calibrated or self._capturing():
+        if self._calibrated or self._traces_graphs or self._capturing():
             return
         self._calibrated = True
         try:
@@ -162,12 +182,12 @@ class Tracing:
         self._count_stretch(duration_ms)
         reasons = (found or {}).get("blind", ())
         if found is not None and not reasons:
-            self._sight.clear(SIGNAL)
-        for signal, reason in reasons:
-            self._sight.blind(signal, reason)
+            self._sight.clear(self._signal)
+        for _, reason in reasons:
+            self._sight.blind(self._signal, reason)
         if found is not None and len(self.results) < 8:
             self.results.append(self._with_launch_costs(found))
-        if self._burst >= len(BURST_S):
+        if self._burst >= len(BURST_S) or self._traces_graphs:
             return
         kernels = ((found or {}).get("traced") or {}).get("total_kernels", 0)
         if kernels < MIN_KERNELS:
@@ -196,6 +216,30 @@ class Tracing:
         self._sight.clear(SIGNAL)
         return self._tracer
 
+    # On the thread that initialises CUDA.
+
+    def begin_graph_trace(self) -> None:
+        """Trace graphs as a whole from now on, or say why not; once. Only before CUDA is initialised."""
+        with self._lock:
+            if self._graph_trace_tried:
+                return
+            self._graph_trace_tried = True
+            try:
+                self._enable_graph_trace()
+            except Exception as error:  # the probe's border: no tracer, CUDA initialised, an old CUPTI
+                self._sight.blind(GRAPH_SIGNAL, f"graphs are not traced as a whole: {error}")
+
+    def _enable_graph_trace(self) -> None:
+        if self._profilers or self._profiled:
+            raise RuntimeError("torch.profiler came first, and CUPTI is its own")
+        tracer = self._load()
+        tracer.enable_graph_level()
+        self._tracer, self._tried, self._traces_graphs = tracer, True, True
+        self._sight.clear(GRAPH_SIGNAL)
+        self._sight.blind(SIGNAL, INSTEAD_OF_KERNELS)
+
+    # On the threads that step.
+
     def mark(self, mode: str) -> None:
         """A step begins, as an engine tells it; costs nothing while no stretch is recorded."""
         tracer = self._tracer
@@ -206,10 +250,10 @@ class Tracing:
 
     def profiler_begins(self) -> None:
         """A profiler is about to take CUPTI: end a running stretch, and start none any more."""
-        if not self._settings.kernels:
-            return
         self._profilers += 1
-        self._sight.blind(SIGNAL, "torch.profiler runs; kernels are its own until it ends")
+        if not self._traces:
+            return
+        self._sight.blind(self._signal, "torch.profiler runs; CUPTI is its own until it ends")
         if self._tracer is not None and not self._paused:
             self._paused = True
             self._tracer.pause()
@@ -225,10 +269,9 @@ class Tracing:
         if not self._profilers:
             return
         self._profilers -= 1
-        if not self._profilers:
-            self._profiled = True
-            self._sight.clear(SIGNAL)
-            self._sight.blind(SIGNAL, AFTER_PROFILER)
+        self._profiled = not self._profilers
+        if self._profiled and self._traces:
+            self._sight.blind(self._signal, AFTER_PROFILER)
 
     def take(self) -> tuple[list[Mapping[str, Any]], int, int]:
         """Results, stretches and traced nanoseconds since the last call."""
