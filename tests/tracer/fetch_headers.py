@@ -2,8 +2,8 @@
 
     python tests/tracer/fetch_headers.py FOLDER
 
-One subfolder per release, with the headers of CUPTI and the `cuda.h` of the toolkit. Needs pip; about 130 MB are read,
-20 MB kept. Tests never fetch: without the folder (REPLAYWATCH_CUPTI_HEADERS, else build/cupti-headers) they skip.
+One subfolder per release, with the headers of CUPTI and the `cuda.h` of the toolkit; one that is there is not fetched
+again. Needs pip; about 130 MB are read, 20 MB kept. `make test` and .ci/run call it; tests themselves never fetch.
 """
 
 from __future__ import annotations
@@ -29,18 +29,23 @@ RELEASES = {
 }
 
 
+# A host without a network is not to wait for each of the packages.
+DOWNLOAD = ("-m", "pip", "download", "-qq", "--no-deps", "--retries", "1", "--timeout", "15", "--dest")
+
+
 def fetch(release: str, folder: Path) -> None:
-    """Put the headers of one release into a folder; does nothing where they are."""
-    place = folder / release
-    if (place / "cupti_activity.h").exists() and (place / "cuda.h").exists():
+    """Put the headers of one release into a folder, whole or not at all; does nothing where they are.
+
+    Raises: subprocess.CalledProcessError where pip cannot get them.
+    """
+    if (folder / release).exists():
         return
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        for package in RELEASES[release]:
-            download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, package]
-            subprocess.run(download, check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        subprocess.run([sys.executable, *DOWNLOAD, scratch, *RELEASES[release]], check=True)
         for wheel in Path(scratch).glob("*.whl"):
-            _keep_headers(wheel, place)
+            _keep_headers(wheel, Path(scratch) / release)
+        (Path(scratch) / release).rename(folder / release)
 
 
 def _keep_headers(wheel: Path, place: Path) -> None:
@@ -58,5 +63,7 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     for each in RELEASES:
-        fetch(each, Path(sys.argv[1]))
-        print(each, flush=True)
+        try:
+            fetch(each, Path(sys.argv[1]))
+        except subprocess.CalledProcessError:
+            sys.exit(f"the headers of CUPTI {each} could not be fetched; is there a network?")
