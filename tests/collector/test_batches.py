@@ -7,6 +7,7 @@ import socket
 import threading
 import tracemalloc
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from collector import web
 from collector.conftest import Start
 from collector.material import HEADERS, SECOND, batch, body, eager_window, healthy_window, workload
 from replaywatch.collector.arrival import Limits, TooLarge, inflate, read_batch
+from replaywatch.collector.bodies import batches_since
 from replaywatch.collector.serve import CollectorHandle
 from replaywatch.collector.tables import BatchRow, WindowRow, WorkloadRow
 from replaywatch.contract.errors import WireError
+from replaywatch.contract.window import Dispatch
 from replaywatch.contract.wire import encode
 
 RNG = random.Random(3)
@@ -46,6 +49,18 @@ def test_a_batch_is_committed_before_it_is_acknowledged(start: Start) -> None:
     answer = post(handle, body([WINDOW], "k1"))
     assert (answer.status_code, answer.json()["duplicate"], answer.json()["windows"]) == (200, False, 1)
     assert (stored(handle, WindowRow), stored(handle, WorkloadRow), stored(handle, BatchRow)) == (1, 1, 1)
+
+
+def test_what_happens_to_graphs_by_owner_is_kept(start: Start) -> None:
+    told = Dispatch(
+        replays=29, instantiations=4, destroys=2, resets=1, replays_by_owner={"user": 7, "vllm": 22},
+        instantiations_by_owner={"user": 1, "vllm": 3}, destroys_by_owner={"vllm": 2},
+    )  # fmt: skip
+    handle = start()
+    post(handle, body([replace(WINDOW, dispatch=told)], "k1"))
+    with handle.collector.store.session() as session:
+        (kept,) = batches_since(session, 0, 0, 0)
+    assert [window.dispatch for window in kept.windows] == [told]
 
 
 def test_a_repeated_key_is_acknowledged_and_has_no_effect(start: Start) -> None:

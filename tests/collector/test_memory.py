@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.windows import WINDOW
-from replaywatch.collector.memory import HOUR_NS, SEGMENTS, SOME, TOO_MANY_LATE, WorkloadMemory
+from replaywatch.collector.memory import HOUR_NS, KEPT_KEYS, SEGMENTS, SOME, TOO_MANY_LATE, WorkloadMemory, bounded
 from replaywatch.contract.window import Dispatch, GraphMemory, Window, Workload, merge_windows
 
 WHO = Workload(pod="a")
@@ -83,6 +84,15 @@ def test_windows_that_wait_for_their_hour_are_few() -> None:
         memory.settle(HORIZON_NS)
         assert all(len(totals) <= SOME for totals, _ in memory._hours.values())
         assert all(len(parts) <= 10 * SOME for parts in memory._segments.values())
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Dispatch) if "Mapping" in str(f.type)])
+def test_no_count_by_key_grows_without_end(name: str) -> None:
+    key = int if "sizes" in name else str
+    counts = {key(n): n for n in range(2 * KEPT_KEYS)}
+    window = replace(_steady(HOUR_NS, 1), dispatch=Dispatch(**{name: counts}))  # type: ignore[arg-type]
+    kept = getattr(bounded(window).dispatch, name)
+    assert kept == {key(n): n for n in range(KEPT_KEYS, 2 * KEPT_KEYS)}
 
 
 def _steady(end_ns: int, replays: int) -> Window:

@@ -23,6 +23,10 @@ DISPATCH = st.builds(
     padded_tokens=st.none() | COUNT,
     replays=st.none() | COUNT,
     captures=st.none() | BY_NAME,
+    resets=st.none() | COUNT,
+    replays_by_owner=st.none() | BY_NAME,
+    instantiations_by_owner=st.none() | BY_NAME,
+    destroys_by_owner=st.none() | BY_NAME,
     live_graphs=st.none() | COUNT,
 )
 TIMING = st.builds(

@@ -43,6 +43,7 @@ del graphs[2], made
     assert dispatch.captures == {"ok": 5}
     assert dispatch.instantiations == 5
     assert dispatch.destroys == 2
+    assert dispatch.resets == 1
     assert dispatch.live_graphs == 3
     assert dispatch.unused_graphs == 0
     assert window.timing.capture is not None
@@ -362,3 +363,36 @@ def test_an_index_that_the_visible_devices_do_not_tell_is_absent(visible: str, t
     )
     assert window.workload.gpu_index is None
     assert window.workload.gpu_uuid == "GPU-00000000-0000-0000-0000-000000000000"
+
+
+@pytest.mark.parametrize("torch", ["2.4", "2.9", "2.14"])
+def test_what_happens_to_graphs_is_told_by_owner(torch: str, tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/__init__.py").write_text("")
+    (tmp_path / "vllm/runner.py").write_text(
+        "import torch\ndef capture():\n    made = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(made):\n        pass\n    return made\n"
+    )
+    window = seen(
+        START
+        + GRAPHS
+        + f"""
+import sys, time
+sys.path.insert(0, {str(tmp_path)!r})
+from vllm.runner import capture
+own, gone, reset, used = captured(), capture(), capture(), capture()
+for _ in range(7):
+    own.replay(), gone.replay(), reset.replay(), used.replay()
+time.sleep(0.3)
+used.replay()
+reset.reset()
+del gone
+""",
+        tmp_path,
+        torch,
+    )
+    dispatch = window.dispatch
+    assert dispatch.replays_by_owner == {"user": 7, "vllm": 22}
+    assert dispatch.instantiations_by_owner == {"user": 1, "vllm": 3}
+    assert dispatch.destroys_by_owner == {"vllm": 2}
+    assert (dispatch.replays, dispatch.instantiations, dispatch.destroys, dispatch.resets) == (29, 4, 2, 1)

@@ -116,7 +116,9 @@ class Dispatch:
 
     Shape: `steps` by Mode; `fallbacks` by FALLBACK_REASONS; `batch_sizes` and `eager_batch_sizes` steps by number of
     sequences (at most 64 keys; sizes above 64 keys are rounded up to a power of two); `captures` by CAPTURE_OUTCOMES;
-    `updates` and `failed_calls` by error name. `eager_batch_sizes` counts the steps that were not fully replayed.
+    `updates` and `failed_calls` by error name; what ends in `_by_owner` by the code that captured the graph (vllm,
+    inductor, user, ...). `eager_batch_sizes` counts the steps that were not fully replayed, `resets` those of the
+    `destroys` whose graph object lives on.
     """
 
     steps: Mapping[str, int] | None = None
@@ -130,7 +132,11 @@ class Dispatch:
     instantiations: int | None = None
     updates: Mapping[str, int] | None = None
     destroys: int | None = None
+    resets: int | None = None
     failed_calls: Mapping[str, int] | None = None
+    replays_by_owner: Mapping[str, int] | None = None
+    instantiations_by_owner: Mapping[str, int] | None = None
+    destroys_by_owner: Mapping[str, int] | None = None
     live_graphs: int | None = field(default=None, metadata=_LAST)
     unused_graphs: int | None = field(default=None, metadata=_LAST)
     graph_nodes: int | None = field(default=None, metadata=_LAST)

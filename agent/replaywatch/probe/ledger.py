@@ -49,10 +49,10 @@ class GraphLedger:
         self._instantiate = Tally()
         self._captures: dict[str, int] = {}
         self._failed: dict[str, int] = {}
-        self._owners: dict[str, int] = {}
-        self._instantiations = 0
-        self._destroys = 0
-        self._retired_replays = 0
+        self._instantiations: dict[str, int] = {}  # by owner, as the next two
+        self._destroys: dict[str, int] = {}
+        self._retired_replays: dict[str, int] = {}
+        self._resets = 0
         self.ever = False
         self.device: int | None = None
 
@@ -83,7 +83,6 @@ class GraphLedger:
         with self._lock:
             self._capture.add(now_ns - slot.begin_ns)
             add_count(self._captures, "throwaway" if slot.throwaway else "ok")
-            add_count(self._owners, slot.owner)
 
     def capture_failed(self, graph: Any, error: BaseException, call: str) -> None:
         """`capture_begin` or `capture_end` raised."""
@@ -125,7 +124,7 @@ class GraphLedger:
         if slot is not None:
             slot.instantiated = True
         with self._lock:
-            self._instantiations += 1
+            add_count(self._instantiations, slot.owner if slot is not None else "unknown")
             if duration_ns is not None:
                 self._instantiate.add(duration_ns)
 
@@ -133,7 +132,7 @@ class GraphLedger:
         """A graph must have been instantiated, since it was replayed."""
         slot.instantiated = True
         with self._lock:
-            self._instantiations += 1
+            add_count(self._instantiations, slot.owner)
 
     def call_failed(self, error: BaseException, call: str) -> None:
         """A graph call other than those of a capture raised."""
@@ -145,7 +144,11 @@ class GraphLedger:
 
     def was_reset(self, graph: Any) -> None:
         """`reset` was called: the graph is destroyed, the object may capture again."""
-        self._retire(self.slots.pop(id(graph), None))
+        slot = self.slots.pop(id(graph), None)
+        if slot is not None and slot.state == "ready":
+            with self._lock:
+                self._resets += 1
+        self._retire(slot)
 
     def unknown(self, graph: Any) -> GraphSlot:
         """The slot of a graph that was captured before the probe began."""
@@ -175,40 +178,42 @@ class GraphLedger:
     def take(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Dispatch, timing and memory since the last call, in the wire form; absent where nothing is known."""
         self.drain()
-        replays = 0
+        replays: dict[str, int] = {}
         for slot in list(self.slots.values()):
             now = slot.replays
-            replays += now - slot.reported
+            add_count(replays, slot.owner, now - slot.reported)
             slot.reported = now
             if now and not slot.instantiated and slot.owner != "unknown":
                 # A kept graph that nobody instantiated: torch did it, in C++, at the first replay.
                 self.instantiated_unseen(slot)
         with self._lock:
-            replays, self._retired_replays = replays + self._retired_replays, 0
+            for owner, count in self._retired_replays.items():
+                add_count(replays, owner, count)
             dispatch = self._dispatch(replays)
             timing = {"capture": self._capture.take(), "instantiate": self._instantiate.take()}
-            self._captures, self._failed, self._instantiations, self._destroys = {}, {}, 0, 0
+            self._captures, self._failed, self._retired_replays = {}, {}, {}
+            self._instantiations, self._destroys, self._resets = {}, {}, 0
         timing["step_period"] = self.finder.step_period.take()
         timing["graph_launch_call"] = self.finder.launch_call.take()
         ready = [s for s in list(self.slots.values()) if s.state in ("ready", "failed")]
         return dispatch, {k: v for k, v in timing.items() if v is not None}, self.bytes.take(ready)
 
-    def owners(self) -> dict[str, int]:
-        """Captures by owner since the start."""
-        with self._lock:
-            return dict(self._owners)
-
-    def _dispatch(self, replays: int) -> dict[str, Any]:
+    def _dispatch(self, replays: dict[str, int]) -> dict[str, Any]:
         ready = [s for s in list(self.slots.values()) if s.state == "ready"]
         nodes = [s.nodes for s in ready if s.nodes is not None]
         found: dict[str, Any] = {
-            "replays": replays,
+            "replays": sum(replays.values()),
             "captures": dict(self._captures),
-            "instantiations": self._instantiations,
-            "destroys": self._destroys,
+            "instantiations": sum(self._instantiations.values()),
+            "destroys": sum(self._destroys.values()),
+            "resets": self._resets,
             "live_graphs": len(ready),
             "unused_graphs": sum(1 for s in ready if not s.replays and not s.throwaway),
         }
+        by_owner = {"replays": replays, "instantiations": self._instantiations, "destroys": self._destroys}
+        for name, counts in by_owner.items():
+            if any(counts.values()):
+                found[f"{name}_by_owner"] = {owner: count for owner, count in counts.items() if count}
         if self._failed:
             found["failed_calls"] = dict(self._failed)
         if nodes:
@@ -246,9 +251,9 @@ class GraphLedger:
                 add_count(self._captures, "failed")
                 add_count(self._failed, "abandoned")
             elif slot.state == "ready":
-                self._destroys += 1
+                add_count(self._destroys, slot.owner)
             slot.state = "gone"
-            self._retired_replays += slot.replays - slot.reported
+            add_count(self._retired_replays, slot.owner, slot.replays - slot.reported)
             slot.reported = slot.replays
             slot.follows = None  # else the latest graph would keep all before it
             self.capturing.pop(slot.number, None)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from replaywatch.collector.trail import Trail
 from replaywatch.contract.window import Dispatch, Observation, Window, Workload, merge_all, merge_windows
@@ -29,6 +30,9 @@ TOO_MANY_LATE: Final = 60
 KEPT_OBSERVATIONS: Final = 64
 KEPT_KEYS: Final = 128
 Key = TypeVar("Key", str, int)
+# Fields of Dispatch that count by a key of which there may be any number.
+_MAPS: Final = tuple(f.name for f in fields(Dispatch) if str(f.type).startswith("Mapping["))
+_maps_of: Final = attrgetter(*_MAPS)
 
 
 @dataclass(slots=True)
@@ -188,21 +192,11 @@ def replayed_ratio(window: Window) -> float | None:
 def bounded(window: Window) -> Window:
     """The window with its open-ended parts cut to their largest, so that a lifetime cannot grow without end."""
     small = len(window.observations) <= KEPT_OBSERVATIONS and len(window.blind) <= KEPT_OBSERVATIONS
-    dispatch = window.dispatch
-    maps = (
-        dispatch.steps,
-        dispatch.fallbacks,
-        dispatch.batch_sizes,
-        dispatch.eager_batch_sizes,
-        dispatch.captures,
-        dispatch.updates,
-        dispatch.failed_calls,
-    )
-    if small and all(m is None or len(m) <= KEPT_KEYS for m in maps):
+    if small and all(m is None or len(m) <= KEPT_KEYS for m in _maps_of(window.dispatch)):
         return window
     return replace(
         window,
-        dispatch=_bounded_dispatch(dispatch),
+        dispatch=_bounded_dispatch(window.dispatch),
         blind=window.blind[-KEPT_OBSERVATIONS:],
         observations=_most_frequent(window.observations),
     )
@@ -213,16 +207,8 @@ def _most_frequent(observations: tuple[Observation, ...]) -> tuple[Observation, 
 
 
 def _bounded_dispatch(dispatch: Dispatch) -> Dispatch:
-    return replace(
-        dispatch,
-        steps=_largest(dispatch.steps),
-        fallbacks=_largest(dispatch.fallbacks),
-        batch_sizes=_largest(dispatch.batch_sizes),
-        eager_batch_sizes=_largest(dispatch.eager_batch_sizes),
-        captures=_largest(dispatch.captures),
-        updates=_largest(dispatch.updates),
-        failed_calls=_largest(dispatch.failed_calls),
-    )
+    cut: dict[str, Any] = dict(zip(_MAPS, map(_largest, _maps_of(dispatch)), strict=True))
+    return replace(dispatch, **cut)
 
 
 def _largest(counts: Mapping[Key, int] | None) -> Mapping[Key, int] | None:
