@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,6 +101,22 @@ def test_what_cannot_be_known_from_outside_is_always_said(tmp_path: Path) -> Non
     last = outside(read(4711, process(tmp_path)))[-1]
     assert last.state == "blind"
     assert "known to the process alone" in last.sentence
+
+
+def test_files_that_it_closes_meanwhile_do_not_matter(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def open_and_close() -> None:
+        while not stop.is_set():
+            os.close(os.open(tmp_path, os.O_RDONLY))
+
+    busy = threading.Thread(target=open_and_close)
+    busy.start()
+    try:
+        assert all(read(os.getpid()).pid == os.getpid() for _ in range(200))
+    finally:
+        stop.set()
+        busy.join()
 
 
 def test_the_children_that_use_the_gpu_are_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +62,6 @@ def read(pid: int, proc: Path = Path("/proc")) -> OtherProcess:
         if status["State"].startswith(("Z", "X")):
             raise ProcessLookupError
         environment_of, environment = _environment(pid, proc)
-        links = [os.readlink(folder / "fd" / name) for name in os.listdir(folder / "fd")]
         return OtherProcess(
             pid=pid,
             folder=folder,
@@ -72,7 +72,7 @@ def read(pid: int, proc: Path = Path("/proc")) -> OtherProcess:
             environment=environment,
             environment_of=environment_of,
             mapped=_mapped(folder),
-            sockets=frozenset(int(link[8:-1]) for link in links if link.startswith("socket:[")),
+            sockets=frozenset(_sockets(folder / "fd")),
             same_network=os.readlink(folder / "ns/net") == os.readlink(proc / "self/ns/net"),
             children=dict(_children(folder)),
         )
@@ -104,6 +104,14 @@ def _environment(pid: int, proc: Path) -> tuple[int, dict[str, str]]:
 def _mapped(folder: Path) -> frozenset[str]:
     lines = [line.split(maxsplit=5) for line in (folder / "maps").read_text(errors="replace").splitlines()]
     return frozenset(line[5].removesuffix(" (deleted)") for line in lines if len(line) > 5 and line[5][0] == "/")
+
+
+def _sockets(descriptors: Path) -> Iterator[int]:
+    for name in os.listdir(descriptors):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            link = os.readlink(descriptors / name)
+            if link.startswith("socket:["):
+                yield int(link[8:-1])
 
 
 def _children(folder: Path) -> Iterator[tuple[int, frozenset[str]]]:
