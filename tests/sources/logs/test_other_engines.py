@@ -25,14 +25,98 @@ def test_sglang_ranks_that_repeat_a_capture_count_once() -> None:
     assert decode.memory.pool_bytes == round(0.93 * GB)
 
 
-def test_sglang_sums_over_data_parallel_attention() -> None:
+@pytest.mark.parametrize(
+    ("version", "running", "reason"),
+    [
+        ("0.4.9.post3", 2, "above_ceiling"),
+        ("0.4.9.post4", 2, "other"),
+        ("0.5.23", 2, "other"),
+        ("0.5.23", 6, "above_ceiling"),
+        (None, 2, "other"),
+    ],
+)
+def test_sglang_sums_over_data_parallel_attention_only_in_old_releases(
+    version: str | None, running: int, reason: str
+) -> None:
     text = (
         ours("sglang-old.log")
         .replace("dp_size=1", "dp_size=4, enable_dp_attention=True")
-        .replace("#running-req: 6", "#running-req: 2")
+        .replace("#running-req: 6", f"#running-req: {running}")
     )
-    decode = [w for w in read_text(text).windows if w.workload.phase == "decode" and w.dispatch.steps]
-    assert {w.dispatch.fallbacks and tuple(w.dispatch.fallbacks) for w in decode} == {("above_ceiling",)}
+    first = f"[2026-11-29 09:59:59] sglang_version={version}\n" if version else ""
+    decode = [w for w in read_text(first + text).windows if w.workload.phase == "decode" and w.dispatch.steps]
+    assert {w.dispatch.fallbacks and tuple(w.dispatch.fallbacks) for w in decode} == {(reason,)}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        ("Cuda graph and server warmup are disabled because of using tensor dump mode", "of using tensor dump mode"),
+        ("expert_pack selected: CUDA graph and shared-experts fusion are disabled for correctness.", "correctness."),
+    ],
+)
+def test_sglang_sentences_that_switch_decode_graphs_off(sentence: str, reason: str) -> None:
+    recording = read_text(ours("sglang-old.log") + f"[2026-11-29 10:02:00 TP0] {sentence}\n")
+    decode = whole(recording, phase="decode")
+    assert [o.kind for o in decode.observations] == ["graphs_disabled"]
+    config = recording.configs[decode.config_id or ""]
+    assert (config.graphs_enabled, config.mode_reason) == (False, reason)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        ("Disabling breakable prefill CUDA graph by default for pipeline parallelism.", "pipeline parallelism."),
+        ("Disabling auto-selected prefill CUDA graph: only 3 GiB is free", "only 3 GiB is free"),
+        ("Disable prefill CUDA graph capture because no size fits", "no size fits"),
+        ("Disable prefill CUDA graph for EAGLE target on tc_piecewise", "EAGLE target on tc_piecewise"),
+        ("Full prefill CUDA graph is incompatible with DCP; disabling prefill CUDA graph.", None),
+        ("Prefill CUDA graph (full) is incompatible with --enable-kv-cache-sharding; disabling it.", None),
+    ],
+)
+def test_sglang_sentences_that_switch_prefill_graphs_off(sentence: str, reason: str | None) -> None:
+    lines = "".join(f"[2026-11-29 10:02:00 TP{rank}] {sentence}\n" for rank in (0, 1))
+    recording = read_text(ours("sglang-old.log") + lines)
+    prefill = whole(recording, phase="prefill")
+    assert [o.count for o in seen(prefill, "graphs_disabled")] == [1]
+    config = recording.configs[prefill.config_id or ""]
+    assert config.graphs_enabled is False
+    assert "incompatible with" in (config.mode_reason or "") if reason is None else config.mode_reason == reason
+    assert not seen(whole(recording, phase="decode"), "graphs_disabled")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Disable DFLASH draft cuda graph because dp attention is enabled (draft runs eager).",
+        "Disable DSpark draft cuda graph because only 0.42 GB GPU memory is available after initialization.",
+        "Frozen-KV MTP draft CUDA graph is only supported on CUDA; running the draft loop eagerly on xpu.",
+        "can't use cuda graph for draft extend! may have correctness issue!",
+    ],
+)
+def test_sglang_drafts_without_graphs_are_said_of_the_draft(sentence: str) -> None:
+    recording = read_text(ours("sglang-old.log") + f"[2026-11-29 10:02:00 TP0] {sentence}\n")
+    assert seen(whole(recording, phase="decode", component="draft"), "graphs_disabled")
+    assert not seen(whole(recording, phase="decode"), "graphs_disabled")
+
+
+def test_sglang_debugging_of_graphs_is_said() -> None:
+    sentence = (
+        "Debug mode for CUDA graph is enabled via breakable CUDA graph. All operations will run eagerly through the "
+        "graph capture/replay path."
+    )
+    recording = read_text(ours("sglang-old.log") + f"[2026-11-29 10:02:00 TP0] {sentence}\n")
+    assert [o.detail for o in seen(whole(recording, phase="decode"), "graphs_disabled")] == [sentence]
+
+
+def test_sglang_drafts_with_a_hyphen_are_captured() -> None:
+    text = ours("sglang-old.log") + (
+        "[2026-11-29 10:00:38 TP0] Capture Frozen-KV MTP draft cuda graph begin.\n"
+        "[2026-11-29 10:00:39 TP0] Capture Frozen-KV MTP draft cuda graph end.\n"
+        "[2026-11-29 10:00:39 TP0] Capture draft extend cuda graph begin (step 1). This can take up to minutes.\n"
+    )
+    draft = whole(read_text(text), phase="decode", component="draft")
+    assert draft.dispatch.captures == {"ok": 1}
 
 
 def test_sglang_failed_capture_is_failure_memory_and_death() -> None:

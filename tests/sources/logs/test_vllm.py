@@ -137,6 +137,86 @@ def test_capped_capture_sizes_are_dropped_and_named() -> None:
     assert seen(whole(recording), "sizes_dropped")
 
 
+@pytest.mark.parametrize(
+    ("sentence", "sizes", "detail"),
+    [
+        ("Truncating max_cudagraph_capture_size to 352", (1, 256, 352), "Truncating max_cudagraph_capture_size to 352"),
+        (
+            "cudagraph_capture_sizes specified in compilation_config [1, 256, 352, 512, 512] is overridden by config "
+            "[1, 256]",
+            (1, 256),
+            "capture sizes that were asked for are left out: 352, 512",
+        ),
+        (
+            "cudagraph_capture_sizes specified in compilation_config [1, 256, 256] is overridden by config [1, 256]",
+            (1, 256),
+            None,
+        ),
+    ],
+)
+def test_sizes_that_vllm_leaves_out_are_named(sentence: str, sizes: tuple[int, ...], detail: str | None) -> None:
+    text = CONFIG + (
+        "model='m', compilation_config={'cudagraph_mode': <CUDAGraphMode.FULL: 2>, "
+        "'cudagraph_capture_sizes': [1, 256, 352, 512], 'max_cudagraph_capture_size': 512}\n"
+        f"(EngineCore pid=42) WARNING 11-20 09:00:10 [vllm.py:1233] {sentence}\n"
+    )
+    recording = read_text(text)
+    config = recording.configs[whole(recording).config_id or ""]
+    assert (config.capture_sizes, config.max_capture_size) == (sizes, sizes[-1])
+    assert [o.detail for o in seen(whole(recording), "sizes_dropped")] == ([detail] if detail else [])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        (
+            "CUDA graph is not supported on BitsAndBytes 8bit yet, fallback to the eager mode.",
+            "CUDA graphs are not supported on BitsAndBytes 8bit",
+        ),
+        (
+            "CUDA graph is not supported for mllama on ROCm yet, fallback to eager mode.",
+            "CUDA graphs are not supported on mllama on ROCm",
+        ),
+        (
+            "Data Parallel: Forcing enforce eager to be True since DP with DeepEP is not CUDA Graph compatible.",
+            "DP with DeepEP is not CUDA Graph compatible.",
+        ),
+    ],
+)
+def test_eager_that_vllm_forces_itself_was_asked_for_by_nobody(sentence: str, reason: str) -> None:
+    warning = f"(APIServer pid=10) WARNING 11-20 09:00:02 [config.py:1216] {sentence}\n"
+    text = ours("vllm-0.33-eager.log").splitlines(True)
+    recording = read_text("".join([warning, *(line for line in text if "non-default" not in line)]))
+    config = recording.configs[whole(recording).config_id or ""]
+    assert (config.requested_mode, config.resolved_mode, config.enforced_by) == (None, "NONE", None)
+    assert config.mode_reason == reason
+    asked = read_text("".join([warning, *text]))
+    assert asked.configs[whole(asked).config_id or ""].enforced_by == "flag --enforce-eager"
+
+
+def test_second_runner_that_captures_nothing_is_off() -> None:
+    sentence = (
+        "Skipping encoder and decoder CUDA graph capture. To enable encoder capture, ensure `cudagraph_mm_encoder` is "
+        "enabled; to enable decoder capture, ensure `cudagraph_mode` is not `NONE`."
+    )
+    recording = read_text(CONFIG + f"model='m'\n(EngineCore pid=42) WARNING 11-20 09:00:10 [a.py:1] {sentence}\n")
+    assert recording.configs[whole(recording).config_id or ""].graphs_enabled is False
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "DFlash draft attention (FLASHMLA) does not support full CUDA graphs; running the draft eagerly.",
+        "Currently the eagle proposer only supports cudagraph_mode PIECEWISE, if you want the drafter to use graphs",
+    ],
+)
+def test_drafts_without_graphs_are_said_of_the_draft(sentence: str) -> None:
+    text = ours("vllm-metrics.log") + f"(EngineCore pid=42) WARNING 11-20 09:00:41 [a.py:1] {sentence}\n"
+    recording = read_text(text)
+    assert seen(whole(recording, component="draft"), "graphs_disabled")
+    assert not seen(whole(recording), "graphs_disabled")
+
+
 def test_other_overridings_are_not_taken_for_modes() -> None:
     text = (
         CONFIG + "model='m', compilation_config={'cudagraph_mode': 2}\n"

@@ -78,13 +78,22 @@ class EngineRun:
         """The leader's lane is 0, others are their rank plus one."""
         return 0 if self.leads(line) or line.rank is None else line.rank + 1
 
-    def observe(self, kind: str, detail: str, line: LogLine, *, where: str | None = None) -> None:
+    def observe(
+        self,
+        kind: str,
+        detail: str,
+        line: LogLine,
+        *,
+        where: str | None = None,
+        phase: Phase | None = None,
+        component: str | None = None,
+    ) -> None:
         """Count an observation unless another process already speaks of the same."""
         key = (kind, detail)
         process, rank, first_where = self._reporters.setdefault(key, (line.process, line.rank, where or line.where))
         if (process, rank) != (line.process, line.rank):
             return
-        self._counted((None, self.main_phase), 0).observe(kind, detail, where or first_where)
+        self._counted((component, phase or self.main_phase), 0).observe(kind, detail, where or first_where)
 
     def configure(self, phase: Phase | None = None, **changes: object) -> None:
         """Change fields of the configuration, of one phase where phases are configured apart."""

@@ -23,12 +23,9 @@ _BATCH = re.compile(
 _RUNNING = re.compile(r"#running-req: (\d+)")
 _NEW_SEQUENCES = re.compile(r"#new-seq: (\d+)")
 _BARE_BATCH = re.compile(r"^(?:Decode|Prefill) batch\b")
-_BEGIN = re.compile(
-    r"Capture (?:(?P<role>\w{1,20}) (?P<phase>\w{1,20}) )?(?P<kind>[\w ]{0,40}?)(?:CUDA|cuda) graph begin\.(?P<rest>.*)"
-)
-_END = re.compile(
-    r"Capture (?:(?P<role>\w{1,20}) (?P<phase>\w{1,20}) )?(?P<kind>[\w ]{0,40}?)(?:CUDA|cuda) graph end\.(?P<rest>.*)"
-)
+_CAPTURE = r"Capture (?:(?P<role>\w{1,20}) (?P<phase>\w{1,20}) )?(?P<kind>[\w -]{0,40}?)(?:CUDA|cuda) graph "
+_BEGIN = re.compile(_CAPTURE + r"begin\b(?P<rest>.*)")
+_END = re.compile(_CAPTURE + r"end\.(?P<rest>.*)")
 _ELAPSED = re.compile(rf"(?:Time elapsed: |elapsed=)(?P<secs>{DECIMAL}) s")
 _USED = re.compile(rf"mem usage=(?P<gb>-?{DECIMAL}) GB")
 _SIZES = re.compile(r"\b(?:bs|num_tokens)=(?P<sizes>\[.*?\])")
@@ -36,14 +33,23 @@ _BACKEND = re.compile(r"\bbackend=(?P<name>\w+)")
 _OLD_SIZES = re.compile(
     r"Capture (?P<piecewise>piecewise )?(?:cuda|CUDA) graph (?:bs|num tokens) (?P<sizes>\[[^\]]*\])"
 )
-_FAILED = re.compile(r"Capture (?P<what>[\w ]{0,40}?)(?:cuda|CUDA) graph failed: ?(?P<why>.*)")
+_FAILED = re.compile(r"Capture (?P<what>[\w -]{0,40}?)(?:cuda|CUDA) graph failed: ?(?P<why>.*)")
 _DISABLE_PREFILL = re.compile(
-    r"Disabl\w+ (?:prefill|piecewise) (?:CUDA|cuda) graph (?:because|since|due to) (?P<why>.*)"
+    r"Disabl\w+ (?:(?P<role>[\w-]{1,20}) )?(?:prefill|piecewise) (?:CUDA|cuda) graph(?: capture)?:?"
+    r"(?: by default)?(?: (?:because|since|due to|for))? (?P<why>.*)"
+    r"|(?P<why2>(?:CUDA|cuda) graph\b.{0,80}? is incompatible with .*?); disabling (?:it|prefill CUDA graph)\b"
 )
 _DISABLED = re.compile(
-    r"(?:CUDA|[Cc]uda) graph (?:is|was|has been) disabled(?: (?:because|since|due to|for))? ?(?P<why>.*)"
+    r"(?:CUDA|[Cc]uda) graph(?: and [\w -]{1,40}?)? (?:is|are|was|has been) disabled"
+    r"(?: (?:because|since|due to|for))? ?(?P<why>.*)"
     r"|Disabl\w+ (?:CUDA|cuda) graph (?:because|since|due to|for) (?P<why2>.*)"
 )
+_DRAFT_OFF = re.compile(
+    r"Disabl\w+ [\w-]{1,20} draft cuda graph because .*|can't use cuda graph for draft extend"
+    r"|draft CUDA graph is only supported on .*running the draft loop eagerly.*"
+)
+# Graphs are captured and replayed, and yet every operation runs eagerly.
+_DEBUG = re.compile(r"Debug mode for CUDA graph is enabled.*? All operations will run eagerly.*")
 _LIMITS = re.compile(r"max_total_num_tokens=\d+.*?max_running_requests=(?P<n>\d+)")
 _DEDUP = re.compile(r"captured (?P<n>\d+) CUDA graphs, deduped to (?P<execs>\d+) execs")
 _READY = re.compile(r"The server is fired up and ready to roll|Uvicorn running on|Application startup complete")
@@ -51,6 +57,7 @@ _MILESTONE = re.compile(
     r"Init torch distributed begin|Load weight begin|Load weight end|Memory pool end|KV Cache is allocated"
 )
 _SHUTDOWN = re.compile(r"SIGTERM received|exit code -15|Gracefully exiting")
+_RELEASE = re.compile(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:\.post(\d{1,4}))?")
 _VERSION = re.compile(r"\bsglang(?:_version)?[ =:v]+(?P<version>\d+\.\d+[\w.]*)", re.IGNORECASE)
 
 
@@ -93,11 +100,22 @@ def _decode_fallback(running: int | None, run: EngineRun) -> str:
         return "forced_eager" if config.enforced_by else "mode_none"
     if running is None or config.ceiling is None:
         return "other"
-    summed = running * (config.data_parallel_size or 1) if config.settings.get("enable_dp_attention") else running
-    if summed > config.ceiling:
+    if running * _ranks_in_a_size(run) > config.ceiling:
         return "above_ceiling"
     padded_away = config.padding is False and config.capture_sizes and running not in config.capture_sizes
     return "no_matching_graph" if padded_away else "other"
+
+
+def _ranks_in_a_size(run: EngineRun) -> int:
+    """How many data-parallel ranks' sequences a graph must hold: with attention shared, all of them in old releases.
+
+    Since 0.4.9.post4 the ranks pad to the largest of them, whose size the line of another rank does not tell.
+    """
+    version = _RELEASE.match(run.fingerprint.engine_version or "")
+    if version is None or not run.config.settings.get("enable_dp_attention"):
+        return 1
+    sums = tuple(int(part or 0) for part in version.groups()) < (0, 4, 9, 4)
+    return (run.config.data_parallel_size or 1) if sums else 1
 
 
 def _part(match: re.Match[str]) -> tuple[Phase, str | None]:
@@ -172,8 +190,21 @@ def _take_failed(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
 
 def _take_disable_prefill(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
     run.main_phase = run.main_phase or "decode"
-    run.configure("prefill", resolved_mode="disabled", mode_reason=match["why"], graphs_enabled=False)
-    run.tally(line, "prefill").observe("graphs_disabled", match[0], line.where)
+    component = "draft" if match["role"] == "draft" else None
+    if component is None:
+        why = match["why"] or match["why2"]
+        run.configure("prefill", resolved_mode="disabled", mode_reason=why, graphs_enabled=False)
+    run.observe("graphs_disabled", match[0], line, phase="prefill", component=component)
+
+
+def _take_draft_off(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
+    run.main_phase = run.main_phase or "decode"
+    run.observe("graphs_disabled", match[0], line, component="draft")
+
+
+def _take_debug(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
+    run.main_phase = run.main_phase or "decode"
+    run.observe("graphs_disabled", match[0], line)
 
 
 def _take_disabled(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
@@ -219,6 +250,8 @@ _RULES: tuple[Rule, ...] = (
     (_END, _take_end),
     (_OLD_SIZES, _take_old_sizes),
     (_DISABLE_PREFILL, _take_disable_prefill),
+    (_DRAFT_OFF, _take_draft_off),
+    (_DEBUG, _take_debug),
     (_DISABLED, _take_disabled),
     (_LIMITS, _take_limits),
     (_DEDUP, _take_dedup),

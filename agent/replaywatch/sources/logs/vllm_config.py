@@ -32,8 +32,9 @@ def _take_init(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
     eager = as_bool(arguments.get("enforce_eager"))
     if eager:
         forced(line, run)
+    asked = None if eager and not run.config.enforced_by else mode  # vLLM forces eager itself where nobody did
     run.configure(
-        requested_mode=run.config.requested_mode or mode,
+        requested_mode=run.config.requested_mode or asked,
         resolved_mode="NONE" if eager else mode or run.config.resolved_mode,
         graphs_enabled=None if mode is None and not eager else not eager and mode != "NONE",
         capture_sizes=sizes if not eager and mode != "NONE" else None,
