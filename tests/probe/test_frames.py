@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import fields
+from numbers import Integral
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,20 @@ def test_a_frame_that_no_datagram_can_hold_is_dropped_and_holds_nothing_up(tmp_p
         assert [json.loads(f)["key"] for f in listener.frames()] == ["first", "next"]
         assert (outlet.sent, outlet.dropped, outlet.waiting) == (2, 1, 0)
         outlet.close()
+
+
+class Number:
+    """An integer as another library makes them."""
+
+    def __int__(self) -> int:
+        return 7
+
+
+Integral.register(Number)
+
+
+def test_integers_of_other_libraries_leave_as_plain_ones() -> None:
+    assert decode(encode(frame_of("k", dispatch={"real_tokens": Number()}))).windows[0].dispatch.real_tokens == 7
 
 
 def test_a_frame_with_something_that_is_not_json_is_dropped_and_counted(tmp_path: Path) -> None:

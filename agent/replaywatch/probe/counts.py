@@ -68,3 +68,12 @@ def add_count(counts: dict[str, int], key: str, times: int = 1, limit: int = 64)
     if key not in counts and len(counts) >= limit:
         key = "other"
     counts[key] = counts.get(key, 0) + times
+
+
+def is_integral(value: object) -> bool:
+    """Whether a value is an integer, of Python or of another library such as numpy."""
+    if type(value) is int:
+        return True
+    from numbers import Integral
+
+    return isinstance(value, Integral)

@@ -8,6 +8,8 @@ import socket
 from collections import deque
 from typing import Any
 
+from replaywatch.probe.counts import is_integral
+
 MAX_FRAME_BYTES = 60 * 1024
 MAX_WAITING = 12
 
@@ -109,7 +111,14 @@ def encode(frame: dict[str, Any]) -> bytes:
 
 
 def _dump(frame: dict[str, Any]) -> bytes:
-    return json.dumps(frame, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(frame, separators=(",", ":"), allow_nan=False, default=_plain).encode()
+
+
+def _plain(value: object) -> int:
+    """An integer of numpy's, as engines may count with. Raises: TypeError for anything else."""
+    if is_integral(value):
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    raise TypeError(f"a {type(value).__name__} cannot leave the process")
 
 
 def _halve_observations(window: dict[str, Any]) -> None:

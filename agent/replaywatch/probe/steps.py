@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from replaywatch.probe.counts import is_integral
 from replaywatch.probe.patching import PatchSet
 
 MODES = ("full", "piecewise", "eager")
@@ -66,18 +67,12 @@ def _size(name: str, value: Any) -> int | None:
     if value is None:
         return None
     # Not whatever int() takes: that of a CUDA tensor waits for the device.
-    if type(value) is not int and not _is_integral(value):
+    if not is_integral(value):
         raise TypeError(f"{name} cannot be {_shown(value)}; give an integer")
     size = int(value)
     if not 0 <= size < MAX_SIZE:
         raise ValueError(f"{name} cannot be {size}")
     return size
-
-
-def _is_integral(value: object) -> bool:
-    from numbers import Integral
-
-    return isinstance(value, Integral)
 
 
 def _is_name(value: object) -> bool:
