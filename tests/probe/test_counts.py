@@ -396,3 +396,60 @@ del gone
     assert dispatch.instantiations_by_owner == {"user": 1, "vllm": 3}
     assert dispatch.destroys_by_owner == {"vllm": 2}
     assert (dispatch.replays, dispatch.instantiations, dispatch.destroys, dispatch.resets) == (29, 4, 2, 1)
+
+
+HOOKS = """
+import torch.cuda.graphs as hooks
+def placed(name):
+    return len(getattr(hooks, f"_global_{name}_hooks"))
+"""
+
+
+@pytest.mark.parametrize("first", ["probe first", "torch first"])
+def test_instantiations_are_counted_by_torchs_own_hook_where_another_tool_has_the_method(
+    first: str, tmp_path: Path
+) -> None:
+    other = """
+def instantiate(self):
+    torch._C._CUDAGraph.instantiate(self)
+    hooks._run_global_hooks(hooks._global_instantiate_hooks, self)
+torch.cuda.CUDAGraph.instantiate = instantiate
+"""
+    begin = START + GRAPHS + HOOKS if first == "probe first" else GRAPHS + HOOKS + START
+    window = seen(
+        begin
+        + "from torch import device\n"
+        + other
+        + """
+assert (placed("capture_start"), placed("instantiate"), placed("destroy"), placed("replay_start")) == (1, 1, 0, 0)
+kept = captured(keep_graph=True)
+captured().replay()
+kept.instantiate(), kept.instantiate(), kept.replay()
+""",
+        tmp_path,
+        "2.14",
+    )
+    assert window.dispatch.instantiations == 3
+    assert window.dispatch.captures == {"ok": 2}
+
+
+def test_a_hook_of_torchs_that_fails_takes_no_other_one_with_it(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + HOOKS
+        + """
+from replaywatch.probe.session import current
+ledger = current().ledger
+began, ledger.capture_began = ledger.capture_began, None
+captured()
+ledger.capture_began = began
+assert (placed("capture_start"), placed("instantiate")) == (0, 1)
+captured(keep_graph=True).instantiate()
+""",
+        tmp_path,
+        "2.14",
+    )
+    assert window.dispatch.instantiations == 2
+    assert "graph captures" in {b.signal for b in window.blind}
+    assert "graph instantiations" not in {b.signal for b in window.blind}

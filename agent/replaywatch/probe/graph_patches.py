@@ -19,7 +19,7 @@ from replaywatch.probe.slots import MASK, Recorders
 
 
 class GraphPatches:
-    """Makes the wrappers; `official` says that torch's own hook tells of captures that begin."""
+    """Makes the wrappers; `official` says that torch's own hooks tell of captures that begin and of instantiations."""
 
     def __init__(self, ledger: GraphLedger, timer: ReplayTimer, sight: Sight, nodes: NodeCounter) -> None:
         self._ledger, self._timer, self._sight, self._nodes = ledger, timer, sight, nodes
@@ -31,7 +31,9 @@ class GraphPatches:
         patches.wrap(kind, "capture_begin", "graph captures", begin)
         patches.wrap(kind, "capture_end", "graph captures", self.capture_end)
         patches.wrap(kind, "reset", "graph resets", self.reset)
-        if torch_since(2, 9):
+        if official:
+            patches.wrap(kind, "instantiate", "graph instantiate times", self.instantiate_times)
+        elif torch_since(2, 9):
             patches.wrap(kind, "instantiate", "graph instantiations", self.instantiate)
         return patches.wrap(kind, "replay", "graph replays", self.replay)
 
@@ -150,7 +152,7 @@ class GraphPatches:
         def ended(graph: Any) -> None:
             ledger.capture_ended(graph)
             if not hasattr(type(graph), "register_capture_end_hook") and not _kept(graph):
-                ledger.instantiated(graph, None)
+                ledger.instantiated(graph)
 
         def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not on:
@@ -181,8 +183,19 @@ class GraphPatches:
         return capture_begin
 
     def instantiate(self, original: Function, on: Switch) -> Function:
-        """Times instantiations that Python sees (torch 2.9 and later)."""
+        """Counts and times instantiations that Python sees (torch 2.9 and later)."""
+        return self._instantiate(original, on, self._ledger.instantiated)
+
+    def instantiate_times(self, original: Function, on: Switch) -> Function:
+        """Where the official hook counts them: how long they take, and those that fail."""
+        return self._instantiate(original, on, _not_counted)
+
+    def _instantiate(self, original: Function, on: Switch, count: Callable[[Any], None]) -> Function:
         ledger, sight = self._ledger, self._sight
+
+        def told(graph: Any, took_ns: int) -> None:
+            count(graph)
+            ledger.instantiate_took(took_ns)
 
         def instantiate(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not on:
@@ -196,7 +209,7 @@ class GraphPatches:
                     _guarded(sight, on, "graph instantiations", ledger.call_failed, error, "instantiate")
                 raise
             took_ns = perf_counter_ns() - begin_ns
-            _guarded(sight, on, "graph instantiations", ledger.instantiated, self, took_ns)
+            _guarded(sight, on, "graph instantiations", told, self, took_ns)
             return result
 
         return instantiate
@@ -221,6 +234,10 @@ class GraphPatches:
 
 def _nothing() -> None:
     """For ledgers that nobody waits for."""
+
+
+def _not_counted(graph: Any) -> None:
+    """For instantiations that a hook of torch's counts."""
 
 
 def _kept(graph: Any) -> bool:

@@ -118,15 +118,18 @@ class GraphLedger:
             self.capture_began(graph)
         self.capture_failed(graph, error, "capture_begin")
 
-    def instantiated(self, graph: Any, duration_ns: int | None) -> None:
-        """A graph was instantiated; the duration is None where it is part of the capture."""
+    def instantiated(self, graph: Any) -> None:
+        """A graph was instantiated."""
         slot = self.slots.get(id(graph))
         if slot is not None:
             slot.instantiated = True
         with self._lock:
             add_count(self._instantiations, slot.owner if slot is not None else "unknown")
-            if duration_ns is not None:
-                self._instantiate.add(duration_ns)
+
+    def instantiate_took(self, duration_ns: int) -> None:
+        """How long an instantiation took that is no part of a capture's own call."""
+        with self._lock:
+            self._instantiate.add(duration_ns)
 
     def instantiated_unseen(self, slot: GraphSlot) -> None:
         """A graph must have been instantiated, since it was replayed."""
