@@ -21,8 +21,9 @@ class Engine:
         return self.runners.CUDAGraphRunner(self.engine, list(sizes), **options)
 
     def step(self, runner, size, context=0, dummies=0, idle=False):
+        real = size - dummies
         requests = [
-            SimpleNamespace(is_cuda_graph_dummy=i >= size - dummies, is_attention_dp_dummy=idle) for i in range(size)
+            SimpleNamespace(is_cuda_graph_dummy=i >= real, is_attention_dp_dummy=idle and i < real) for i in range(size)
         ]
         batch = SimpleNamespace(
             batch_size=size + context, can_run_cuda_graph=not context, generation_requests=requests,
@@ -109,3 +110,9 @@ def test_draft_model_is_a_component_and_leaves_the_configuration_alone(parts, en
     taken = parts.taken()
     assert taken[DECODE]["steps"] == taken["draft", None]["steps"] == {"full": 1}
     assert parts.adapter.config()["capture_sizes"] == [1, 2, 4]
+
+
+def test_runner_that_takes_anothers_place_is_learned_too(parts, engine):
+    for sizes in ([1, 2], [1, 2, 4, 8]):  # the second may be where the first was in memory
+        engine.step(engine.runner(sizes), 2)
+        assert parts.adapter.config()["capture_sizes"] == sizes

@@ -8,6 +8,7 @@ built for the C++ runtime pass none of these points.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from itertools import chain
 from types import ModuleType
@@ -37,7 +38,7 @@ class TrtllmAdapter(EngineAdapter):
     def __init__(self, port: Port) -> None:
         super().__init__(port)
         self._here = _Here()
-        self._learned: set[int] = set()
+        self._learned: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
         """See the base."""
@@ -83,8 +84,8 @@ class TrtllmAdapter(EngineAdapter):
 
     def _count(self, runner: Any, batch: Any, result: Any) -> None:
         draft = bool(_setting(runner, "is_draft_model"))
-        if not draft and id(runner) not in self._learned:
-            self._learned.add(id(runner))
+        if not draft and runner not in self._learned:
+            self._learned.add(runner)
             self._learn(runner)
         if _idle(batch):
             return
