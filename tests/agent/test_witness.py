@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.conftest import StartAgent
@@ -272,6 +272,32 @@ def test_of_a_renamed_log_the_rest_is_read_then_the_new_one(tmp_path: Path, foll
     path.write_text("new\n")
     assert follower.read().text == "very last\nnew\n"
     assert follower.read().text == ""
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["append", "append a part", "read", "rename and read", "delete and read"]), max_size=20)
+)
+def test_every_line_of_a_rotated_log_is_read_once(tmp_path_factory: pytest.TempPathFactory, deeds: list[str]) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.touch()
+    written = ""
+    with closing(LogFollower(path, None)) as follower:
+        read = follower.read().text
+        for number, deed in enumerate(deeds):
+            text = f"line {number}" + ("" if deed == "append a part" else "\n")
+            written += text
+            with path.open("a") as log:
+                log.write(text)
+            if deed == "rename and read":
+                path.rename(path.with_suffix(f".{number}"))
+            elif deed == "delete and read":
+                path.unlink()
+            if deed.endswith("read"):
+                read += follower.read().text
+        if path.exists():
+            read += follower.read().text
+    assert read.replace("\n", "") == written.replace("\n", "")
 
 
 def test_a_renamed_log_is_not_lost_while_the_new_one_cannot_be_read(tmp_path: Path, follow: Follow) -> None:

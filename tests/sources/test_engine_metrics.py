@@ -291,6 +291,10 @@ class _Pages(BaseHTTPRequestHandler):
             self._send(b"...", Content_Encoding="br")
         elif self.path == "/short":
             self._send(VLLM.encode(), Content_Length="9999")
+        elif self.path == "/short-chunk":
+            self._send(b"40\r\n" + VLLM.encode()[:20], Transfer_Encoding="chunked")
+        elif self.path == "/no-last-chunk":
+            self._send(b"14\r\n" + VLLM.encode()[:20] + b"\r\n", Transfer_Encoding="chunked")
         elif self.path == "/token":
             self._send(VLLM.encode(), 200 if self.headers["Authorization"] == "Bearer t" else 401)
         elif self.path.startswith("/drip"):
@@ -362,7 +366,14 @@ def test_gzip_that_was_not_asked_for_is_unpacked(address: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("half-gzip", "ends before"), ("no-gzip", "damaged gzip"), ("brotli", "'br'"), ("short", "before its end")],
+    [
+        ("half-gzip", "ends before"),
+        ("no-gzip", "damaged gzip"),
+        ("brotli", "'br'"),
+        ("short", "before its end"),
+        ("short-chunk", "Incomplete"),
+        ("no-last-chunk", "Incomplete"),
+    ],
 )
 def test_a_page_that_is_not_whole_is_refused(address: str, path: str, said: str) -> None:
     with pytest.raises(UnreadableSource, match=said):
