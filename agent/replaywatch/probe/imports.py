@@ -25,25 +25,43 @@ class ImportWatch:
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
         self._callbacks: dict[str, list[Callback]] = {}
+        self._loading: list[tuple[str, Callback]] = []
         self._busy = threading.local()
 
     def start(self) -> None:
         """Begin to watch; modules that are there already are reported at once."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
-        for name in list(self._callbacks):
-            module = sys.modules.get(name)
-            if module is not None and not _still_loading(module):
-                self.fire(name, module)
+        for name, callbacks in list(self._callbacks.items()):
+            for callback in list(callbacks):
+                self.catch(name, callback)
 
     def stop(self) -> None:
         """Watch no longer."""
+        self._loading = []
         with suppress(ValueError):
             sys.meta_path.remove(self)
 
     def on(self, name: str, callback: Callback) -> None:
         """Call back with the module after each time it was executed."""
         self._callbacks.setdefault(name, []).append(callback)
+
+    def catch(self, name: str, callback: Callback) -> None:
+        """Call back with a module that is there already; if it is still being executed, as soon as it is seen done."""
+        module = sys.modules.get(name)
+        if module is None:
+            return
+        if _still_loading(module):
+            self._loading.append((name, callback))
+        else:
+            self._call(callback, name, module)
+
+    def catch_up(self) -> None:
+        """Look again for the modules that were being executed; with each later import, and before each window."""
+        if self._loading:
+            loading, self._loading = self._loading, []
+            for name, callback in loading:
+                self.catch(name, callback)
 
     def fire(self, name: str, module: ModuleType) -> None:
         """Run the callbacks of a module."""
@@ -58,6 +76,7 @@ class ImportWatch:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """The finder protocol: None for names that are not watched, else the spec that the other finders give."""
+        self.catch_up()
         if name not in self._callbacks or getattr(self._busy, "name", None) == name:
             return None
         self._busy.name = name

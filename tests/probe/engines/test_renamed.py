@@ -1,4 +1,4 @@
-"""A module that an adapter waits for and that never comes is a blind spot, where the engine works at all."""
+"""Modules that an adapter waits for: one that never comes is a blind spot, one that is half there is hooked later."""
 
 import sys
 from collections.abc import Mapping
@@ -35,6 +35,14 @@ def engine(tmp_path, monkeypatch):
     yield write
     for name in [name for name in sys.modules if name.split(".")[0] == "made_engine"]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def adapter(parts):
+    """An adapter that the engine's own code attaches, from `sys.attach_adapter`."""
+    sys.attach_adapter = lambda: parts.attach(Adapter)
+    yield
+    del sys.attach_adapter
 
 
 def reasons(parts):
@@ -76,3 +84,25 @@ def test_module_that_came_with_other_classes_stays_blind(parts, engine):
     __import__("made_engine.work")
     __import__("made_engine.steps")
     assert reasons(parts) == {"made steps": "no class Steps"}
+
+
+def test_module_that_was_being_executed_is_hooked_with_the_next_import(parts, engine, adapter):
+    engine(steps="import sys\nsys.attach_adapter()\n", other="")
+    __import__("made_engine.steps")
+    __import__("made_engine.other")
+    assert reasons(parts) == {"made steps": "no class Steps"}
+
+
+def test_module_that_was_being_executed_is_hooked_before_the_next_window(parts, engine, adapter):
+    engine(steps="import sys\nsys.attach_adapter()\n")
+    __import__("made_engine.steps")
+    parts.port.flush()
+    assert reasons(parts) == {"made steps": "no class Steps"}
+
+
+def test_module_that_failed_while_it_was_waited_for_is_forgotten(parts, engine, adapter):
+    engine(steps="import sys\nsys.attach_adapter()\nraise ValueError('broken')\n")
+    with pytest.raises(ValueError, match="broken"):
+        __import__("made_engine.steps")
+    parts.port.flush()
+    assert reasons(parts) == {}

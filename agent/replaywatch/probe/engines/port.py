@@ -97,6 +97,7 @@ class Port:
 
     def flush(self) -> None:
         """Tell the ledger what was counted since the last call; by the helper thread, before a window is made."""
+        self.imports.catch_up()
         for cell in list(self._cells.values()):
             count = cell.count
             if count != cell.told:
@@ -162,13 +163,7 @@ class EngineAdapter:
     def _on(self, name: str, hook: Callable[[ModuleType], None]) -> None:
         """Hook a module after each of its imports, and now if it is there."""
         self.port.imports.on(name, hook)
-        module = loaded(name)
-        if module is None or _still_loading(module):
-            return
-        try:
-            hook(module)
-        except Exception as error:  # the probe's border
-            self.port.sight.fault(f"hooks of {name}", error)
+        self.port.imports.catch(name, hook)
 
     def _clear(self, signal: str, _: ModuleType) -> None:
         self.port.sight.clear(signal)
@@ -205,7 +200,3 @@ class EngineAdapter:
             on.off()
             self.port.sight.fault(hook, error)
             return None
-
-
-def _still_loading(module: ModuleType) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
