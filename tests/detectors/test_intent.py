@@ -6,10 +6,11 @@ import pytest
 
 from detectors.made import evidence, window
 from replaywatch.contract.snapshot import EngineConfig
-from replaywatch.contract.verdict import Blind, Finding, Vote
+from replaywatch.contract.verdict import Blind, Finding, Healthy, Vote
 from replaywatch.contract.window import Engine, Observation
 from replaywatch.detectors.causes import eager_causes, intent_vote
 from replaywatch.detectors.downgrade import Downgrade
+from replaywatch.detectors.environment_switches import EnvironmentSwitches
 
 WRAPPER = "enforce_eager=True, set by the calling code (not on the command line)"
 PARTED = "the command line says cudagraph_mode=FULL, EngineArgs says enforce_eager=True"
@@ -114,3 +115,20 @@ def test_harmful_values_are_a_cause(engine: Engine, environment: dict[str, str])
     config = EngineConfig(engine=engine, environment=environment)
     [(name, value)] = environment.items()
     assert eager_causes(evidence(window(), config=config))[0].text.startswith(f"{name}={value} is set")
+    found = EnvironmentSwitches().judge(evidence(window(), config=config))
+    assert isinstance(found, Finding)
+    assert (found.severity, found.is_fault) == ("info", False)
+    assert name in (found.remedy or "")
+
+
+def test_several_switches_are_one_finding() -> None:
+    config = EngineConfig(engine="torch", environment={"TORCHDYNAMO_DISABLE": "1", "CUDA_LAUNCH_BLOCKING": "1"})
+    found = EnvironmentSwitches().judge(evidence(window(), config=config))
+    assert isinstance(found, Finding)
+    assert len(found.evidence) == 2
+
+
+def test_environment_without_harm_is_healthy_and_an_unseen_one_blind() -> None:
+    config = EngineConfig(engine="vllm", environment={"CUDA_MODULE_LOADING": "LAZY"})
+    assert isinstance(EnvironmentSwitches().judge(evidence(window(), config=config)), Healthy)
+    assert isinstance(EnvironmentSwitches().judge(evidence(window())), Blind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
-    "off": ("disabled", "downgrade", "compile_mode", "skipped"),
+    "off": ("disabled", "downgrade", "compile_mode", "environment_switches", "skipped"),
     "coverage": ("partial_coverage", "overflow", "fallbacks", "exact_sizes", "low_load", "dropped_sizes"),
     "replay": ("replay_gap", "copy_bound", "harmful", "padding", "fragmented", "host_planning", "slow_launch"),
     "capture": (
@@ -30,6 +30,7 @@ INFORMING: Final = frozenset(
     {
         "downgrade",
         "compile_mode",
+        "environment_switches",
         "exact_sizes",
         "low_load",
         "dropped_sizes",

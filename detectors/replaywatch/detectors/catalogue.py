@@ -13,6 +13,7 @@ from replaywatch.detectors.detector import Detector
 from replaywatch.detectors.disabled import Disabled
 from replaywatch.detectors.downgrade import Downgrade
 from replaywatch.detectors.dropped_sizes import DroppedSizes
+from replaywatch.detectors.environment_switches import EnvironmentSwitches
 from replaywatch.detectors.exact_sizes import ExactSizes
 from replaywatch.detectors.failing_calls import FailingCalls, ReplayStuck
 from replaywatch.detectors.fallbacks import Fallbacks
@@ -56,6 +57,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     GraphMemoryEstimate(),
     ExactSizes(),
     CompileMode(),
+    EnvironmentSwitches(),
     Contradiction(),
     OddOneOut(),
     Sudden(),

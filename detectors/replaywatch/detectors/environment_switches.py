@@ -1,13 +1,15 @@
-"""Variables of the environment that keep graphs off, by the values that do so."""
+"""Variables of the environment that keep graphs off, by the values that do so. A lint; needs no traffic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from replaywatch.contract.snapshot import EngineConfig
+from replaywatch.contract.verdict import Blind, Cause, EvidenceItem, Finding, Healthy, Verdict
 from replaywatch.contract.window import Engine
+from replaywatch.detectors.evidence import Evidence
 
 # Engines whose processes run torch, and those whose graphs need torch.compile.
 _TORCH: Final[tuple[Engine, ...]] = ("vllm", "sglang", "trtllm", "tgi", "transformers", "torch", "unknown")
@@ -58,3 +60,35 @@ def harmful_switches(config: EngineConfig) -> list[tuple[Switch, str]]:
     return [
         (switch, value) for switch, value in set_here if config.engine in switch.engines and switch.is_harmful(value)
     ]
+
+
+class EnvironmentSwitches:
+    """A variable in the environment of the process keeps graphs off, whatever the engine was asked for.
+
+    Information, before there is any traffic: what it costs shows in the steps.
+
+    Bad at: variables that an engine's own code reads under other names; processes without Python, whose environment the
+    probe does not see.
+    """
+
+    name: ClassVar[str] = "environment_switches"
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """See the class."""
+        config = evidence.config
+        if config is None or not config.environment:
+            return Blind(self.name, "no variable that switches graphs was seen in the environment")
+        found = harmful_switches(config)
+        if not found:
+            return Healthy(self.name, "no variable of the environment keeps graphs off")
+        first, value = found[0]
+        return Finding(
+            detector=self.name,
+            subject=evidence.workload.key,
+            severity="info",
+            title=f"{first.name}={value} is set: {first.does}",
+            evidence=tuple(EvidenceItem(s.name, v, "", "environment of the process") for s, v in found),
+            causes=tuple(Cause(f"{s.name}={v} is set: {s.does}", 0.9, "environment of the process") for s, v in found),
+            remedy=f"Start without {' and '.join(s.name for s, _ in found)}; look in the image and the wrapper.",
+            is_fault=False,
+        )
