@@ -81,8 +81,9 @@ def module(monkeypatch):
 
 @pytest.fixture
 def plans(parts, monkeypatch):
-    """Moves the clock, and tells the nanoseconds of each plan."""
+    """Moves the clock, and tells the nanoseconds of each plan, of an engine that has counted a step."""
     now = [0]
+    parts.port.step("full", 1)
     monkeypatch.setattr("replaywatch.probe.engines.flashinfer.perf_counter_ns", lambda: now[0])
     parts.spend = lambda ns: now.__setitem__(0, now[0] + ns)
     kept = []
@@ -149,6 +150,20 @@ def test_sglang_still_knows_its_planners_with_hooks_and_after(parts, module, pla
     adapter.remove()
     assert updater.call_begin_forward(wrapper, parts.spend) is True
     assert plans == [3 if planner == "fast_decode_plan" else 7]
+
+
+@pytest.mark.parametrize("begin", ["step", "replay"])
+def test_plans_before_the_first_step_are_warm_up(parts, module, begin):
+    wrapper = module("flashinfer.decode").BatchDecodeWithPagedKVCacheWrapper()
+    parts.attach(FlashInferAdapter)
+    wrapper.plan(lambda ns: None)
+    assert parts.clock.take() == {}
+    if begin == "step":
+        parts.port.step("full", 1)
+    else:
+        parts.port.replays_here = lambda: 1
+    wrapper.plan(lambda ns: None)
+    assert parts.clock.take()[None, None]["host_plan"]["n"] == 1
 
 
 def test_names_that_were_only_imported_are_left(parts, module, plans):

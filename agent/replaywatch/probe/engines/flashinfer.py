@@ -5,7 +5,8 @@ that work one batch ahead hide it; whether it costs anything shows in the gap be
 
 Engines have planners of their own beside `plan`, also called `begin_forward`: vLLM's `fast_plan_decode` (from 0.10.1),
 and those of SGLang, which asks by identity which one a wrapper has. So a planner that SGLang holds is left alone, and
-its `call_begin_forward` is timed, which also prepares the index arrays. Of nested planners the outermost counts.
+its `call_begin_forward` is timed, which also prepares the index arrays. Of nested planners the outermost counts. Before
+the first step engines plan for warm-up and captures, and may compile kernels meanwhile: that is not counted.
 
 Source: `flashinfer/` of flashinfer-python 0.7.4, `v1/attention/backends/flashinfer.py` of vLLM 0.9.2 to 0.33,
 `srt/layers/attention/flashinfer*_backend.py` of SGLang 0.5.9 to 0.5.23.
@@ -62,10 +63,10 @@ class FlashInferAdapter(EngineAdapter):
             self.port.sight.blind(SIGNAL, f"{module.__name__} plans under other names in this version")
 
     def _timed(self, original: Function, on: Switch) -> Function:
-        clock, here = self.port.clock, self._here
+        port, here = self.port, self._here
 
         def plan(*args: Any, **kwargs: Any) -> Any:
-            if not on or here.planning:
+            if not on or here.planning or not port.works():
                 return original(*args, **kwargs)
             here.planning = True
             begin_ns = perf_counter_ns()
@@ -73,7 +74,7 @@ class FlashInferAdapter(EngineAdapter):
                 return original(*args, **kwargs)
             finally:
                 here.planning = False
-                self.guarded(SIGNAL, on, clock.plans.add, perf_counter_ns() - begin_ns)
+                self.guarded(SIGNAL, on, port.clock.plans.add, perf_counter_ns() - begin_ns)
 
         return plan
 

@@ -95,6 +95,10 @@ class Port:
         self._ledger.mark(mode)
         self.clock.step(cell.pace)
 
+    def works(self) -> bool:
+        """Whether a step was counted, or a graph replayed on this thread: what was before is warm-up and capture."""
+        return bool(self._cells) or self.replays_here() > 0
+
     def flush(self) -> None:
         """Tell the ledger what was counted since the last call; by the helper thread, before a window is made."""
         self.imports.catch_up()
