@@ -398,6 +398,35 @@ del gone
     assert (dispatch.replays, dispatch.instantiations, dispatch.destroys, dispatch.resets) == (29, 4, 2, 1)
 
 
+def test_an_adapters_hook_that_another_tool_replaced_is_blind(tmp_path: Path) -> None:
+    window = seen(
+        START
+        + GRAPHS
+        + """
+import time
+from replaywatch.probe.engines.port import EngineAdapter
+from replaywatch.probe.placing import attach_adapters
+from replaywatch.probe.session import current
+class Runner:
+    def step(self):
+        pass
+def wrapping(original, on):
+    def step(self):
+        return original(self)
+    return step
+attach_adapters(current())
+adapter = EngineAdapter(current().port)
+current().adapters.append(adapter)
+adapter.patches.wrap(Runner, "step", "engine steps", wrapping)
+Runner.step = lambda self: None
+made = captured()
+time.sleep(0.6)
+""",
+        tmp_path,
+    )
+    assert "engine steps" in {b.signal for b in window.blind}
+
+
 HOOKS = """
 import torch.cuda.graphs as hooks
 def placed(name):

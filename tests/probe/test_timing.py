@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from probe.harness import GENERATIONS, seen
-from replaywatch.probe.stuck import FOREIGN
+from replaywatch.probe.ledger import GraphLedger
+from replaywatch.probe.sight import Sight
+from replaywatch.probe.slots import Recorders
+from replaywatch.probe.stuck import FOREIGN, StuckWatch
 
 START = "import replaywatch.probe as probe; probe.start()\n"
 GRAPHS = """
@@ -263,3 +267,33 @@ time.sleep(0.2)
     assert eager is not None
     assert by_mode["full"].count >= 35
     assert 2 < eager / full < 4
+
+
+def test_work_without_a_replay_before_a_short_wait_is_no_hang() -> None:
+    class Busy:
+        stream_id = 0
+
+        def query(self) -> bool:
+            return False
+
+    sight, wait, told = Sight(), threading.Event(), threading.Event()
+    recorders = Recorders(64, lambda: None)
+
+    def stand_still() -> None:
+        recorder = recorders.new()
+        recorder.n = recorder.read = 1
+        recorder.last_start_ns, recorder.stream = 1, Busy()
+        told.set()
+        wait.wait()
+
+    thread = threading.Thread(target=stand_still)
+    thread.start()
+    told.wait()
+    watch = StuckWatch(GraphLedger(sight, recorders, lambda: None), sight, 30.0)
+    counts = []
+    for second in (100, 101, 110, 116, 117):
+        watch.look(second * 10**9)
+        counts.append(len(sight.take_observations()))
+    wait.set()
+    thread.join()
+    assert counts == [0, 0, 0, 1, 0]

@@ -153,8 +153,10 @@ class Emitter:
         self._last_replays += replays
 
     def _notice_overwritten(self) -> None:
-        for signal in self._session.patches.overwritten():
-            self._session.sight.blind(signal, "another tool put its own function over the probe's")
+        session = self._session
+        for patches in (session.patches, *(adapter.patches for adapter in session.adapters)):
+            for signal in patches.overwritten():
+                session.sight.blind(signal, "another tool put its own function over the probe's")
 
     def _take_snapshots(self) -> tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]:
         session = self._session

@@ -67,7 +67,8 @@ class StuckWatch:
     def _stands_still(self, recorder: Recorder, now_ns: int) -> bool:
         if not recorder.last_start_ns or recorder.n != recorder.read:
             return False
-        if now_ns - recorder.last_start_ns < self._hang_ns // 2:
+        half_ns, behind_ns = self._hang_ns // 2, now_ns - recorder.last_start_ns
+        if behind_ns < half_ns:
             return False
         frame = sys._current_frames().get(recorder.thread_id)
         place = (id(frame), frame.f_lasti) if frame is not None else None
@@ -75,7 +76,10 @@ class StuckWatch:
             return False
         if recorder.still is None or recorder.still[1] != place:
             recorder.still = (now_ns, place)
-        elif recorder.still[0] and now_ns - recorder.last_start_ns >= self._hang_ns:
+            return True
+        since_ns = recorder.still[0]
+        # A thread that worked on for long without a replay has not stood still for long.
+        if since_ns and now_ns - since_ns >= half_ns and behind_ns >= self._hang_ns:
             self._report(recorder, now_ns)
             recorder.still = (0, place)  # said once
         return True
