@@ -8,7 +8,7 @@ import pytest
 
 from detectors.made import MS, evidence, window
 from replaywatch.contract.histogram import Histogram
-from replaywatch.contract.snapshot import EngineConfig
+from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.verdict import Blind, Finding, Healthy, WarmingUp
 from replaywatch.contract.window import Dispatch, Observation, Timing, Workload
 from replaywatch.detectors.compile_mode import CompileMode
@@ -104,6 +104,33 @@ def test_admission_above_the_ceiling_is_told_in_tokens_too():
     assert isinstance(found, Finding)
     assert "graphs end at 16" in found.title
     assert "--cudagraph-capture-sizes 4 64 256" in (found.remedy or "")
+
+
+def ranks(version, admission=100, shared="True"):
+    config = EngineConfig(
+        engine="sglang", capture_sizes=(1, 256), capture_unit="sequences", max_batch_size=admission,
+        data_parallel_size=4, settings={"enable_dp_attention": shared},
+    )  # fmt: skip
+    given = evidence(window(), config=config)
+    return Overflow().judge(replace(given, fingerprint=Fingerprint(engine="sglang", engine_version=version)))
+
+
+@pytest.mark.parametrize("version", ["0.4.5", "0.4.9", "0.4.9.post3"])
+def test_admission_over_ranks_whose_sizes_are_summed_is_told_before_traffic(version):
+    found = ranks(version)
+    assert isinstance(found, Finding)
+    assert "100 sequences on each of 4 ranks, whose sizes are summed to 400, are admitted" in found.title
+    assert "--cuda-graph-bs 1 256 400" in (found.remedy or "")
+
+
+@pytest.mark.parametrize("version", ["0.4.4", "0.4.9.post4", "0.4.10", "0.5.23", None])
+def test_ranks_that_share_the_largest_size_are_not_summed(version):
+    assert isinstance(ranks(version), Blind)
+
+
+def test_ranks_within_the_ceiling_or_without_shared_attention_are_not_told():
+    assert isinstance(ranks("0.4.9", admission=64), Blind)
+    assert isinstance(ranks("0.4.9", shared="False"), Blind)
 
 
 def test_prefill_sizes_in_tokens_are_not_compared_with_sequences():

@@ -1,6 +1,7 @@
 """Settings of graphs in each engine's own words, as its release understands them.
 
-Source: `vllm/engine/arg_utils.py` (0.9.2 to 0.33.0), `sglang/srt/server_args.py` (0.5.9 to 0.5.23).
+Source: `vllm/engine/arg_utils.py` (0.9.2 to 0.33.0), `sglang/srt/server_args.py` (0.5.9 to 0.5.23),
+`sglang/srt/model_executor/cuda_graph_runner.py` (0.4.4 to 0.5.2).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ _VLLM_MODES: Final = (0, 10, 1)  # cudagraph_mode; before, graphs were on or off
 _VLLM_SIZES: Final = (0, 11, 1)  # --cudagraph-capture-sizes and --max-cudagraph-capture-size
 _VLLM_CC: Final = (0, 12)  # -cc, which was -O
 _SGLANG_BY_PHASE: Final = (0, 5, 14)  # --cuda-graph-bs-decode; older names go on as aliases, and were gone by 0.5.23
+_SGLANG_SUMS: Final = ((0, 4, 5), (0, 4, 9, 4))
 _GENERATED_STEP: Final = 8  # vLLM and SGLang make their own sizes in steps of 8, up to 256 at least
 _GENERATED_UP_TO: Final = 256
 
@@ -92,9 +94,14 @@ def excludes_maximum(engine: Engine, version: str | None) -> bool:
 
 
 def release_of(version: str | None) -> tuple[int, ...]:
-    """The numbers of a release, without what follows them (rc1, +cu130, .dev2)."""
-    numbers = re.search(r"\d+(\.\d+)*", version or "")
-    return tuple(map(int, numbers[0].split(".")[:3])) if numbers else _UNKNOWN
+    """The numbers of a release, that of a post-release last, without what follows them (rc1, +cu130, .dev2)."""
+    found = re.search(r"(\d+(?:\.\d+)*)(?:\.post(\d+))?", version or "")
+    return tuple(int(n) for n in (*found[1].split("."), found[2]) if n is not None) if found else _UNKNOWN
+
+
+def sums_ranks(engine: Engine, version: str | None) -> bool:
+    """Whether a graph holds the sequences of all data-parallel ranks that share attention, not of the largest."""
+    return engine == "sglang" and _SGLANG_SUMS[0] <= release_of(version) < _SGLANG_SUMS[1]
 
 
 def _phase(release: tuple[int, ...]) -> str:

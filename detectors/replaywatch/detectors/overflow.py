@@ -20,7 +20,7 @@ from replaywatch.contract.verdict import (
 )
 from replaywatch.detectors import causes, readings
 from replaywatch.detectors.counterfactual import estimate_recoverable
-from replaywatch.detectors.engine_flags import ceiling_flag
+from replaywatch.detectors.engine_flags import ceiling_flag, sums_ranks
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.ladder_flags import advice_text, tokens_of_a_sequence
 from replaywatch.detectors.own_steps import BOTH_WAYS
@@ -35,10 +35,11 @@ class Overflow:
     """Steps whose batch is larger than the largest captured size are not replayed.
 
     A page when at least half of the steps overflow for most of a minute: the eager steps are slower, so the batch
-    grows and stays past the ceiling. Before any traffic, an admission limit above the ceiling is told as information.
+    grows and stays past the ceiling. Before any traffic, an admission limit above the ceiling is told as information,
+    of all ranks together where the engine sums their sizes.
 
-    Bad at: graphs for prefill, whose sizes count tokens of any number of sequences; data parallel ranks whose sizes are
-    summed need the summed sizes from the engine.
+    Bad at: graphs for prefill, whose sizes count tokens of any number of sequences; with traffic, data parallel ranks
+    whose sizes are summed need the summed sizes from the engine.
     """
 
     name: ClassVar[str] = "overflow"
@@ -95,24 +96,35 @@ class Overflow:
     def _lint(self, evidence: Evidence, ceiling: int | None, share: float | None = None) -> Verdict:
         """No overflow was seen; would the admission limit allow it?"""
         config = evidence.config
-        limit = config.max_batch_size if config else None
-        if ceiling and limit and limit > ceiling:
+        limit, ranks = (config.max_batch_size if config else None), _summed_ranks(evidence)
+        if ceiling and limit and limit * ranks > ceiling:
+            summed = f"{limit} sequences on each of {ranks} ranks, whose sizes are summed to {limit * ranks},"
+            admitted = f"{limit} sequences" if ranks == 1 else summed
+            items = [EvidenceItem("admission limit", limit, "sequences", "configuration")]
+            if ranks > 1:
+                items.append(EvidenceItem("ranks that share a graph size", ranks, "", "configuration"))
             return Finding(
                 detector=self.name,
                 subject=evidence.workload.key,
                 severity="info",
-                title=f"Up to {limit} sequences are admitted, but graphs end at {ceiling}: larger batches run eager",
-                evidence=(
-                    EvidenceItem("admission limit", limit, "sequences", "configuration"),
-                    EvidenceItem("largest captured size", ceiling, "", "configuration"),
-                ),
-                remedy=_remedy(evidence, {limit: 1}, ceiling),
+                title=f"Up to {admitted} are admitted, but graphs end at {ceiling}: larger batches run eager",
+                evidence=(*items, EvidenceItem("largest captured size", ceiling, "", "configuration")),
+                remedy=_remedy(evidence, {limit * ranks: 1}, ceiling),
                 votes=(Vote("intent", "for", "the configuration allows what it does not capture"),),
                 is_fault=False,
             )
         if share is not None:
             return Healthy(self.name, f"{readings.percent(share)} of the steps are past the largest captured size")
         return Blind(self.name, _what_is_unknown(evidence))
+
+
+def _summed_ranks(evidence: Evidence) -> int:
+    """How many data-parallel ranks' sequences one graph must hold."""
+    config, prints = evidence.config, evidence.fingerprint
+    if config is None or config.settings.get("enable_dp_attention") != "True":
+        return 1
+    version = prints.engine_version if prints else None
+    return (config.data_parallel_size or 1) if sums_ranks(config.engine, version) else 1
 
 
 def _what_is_unknown(evidence: Evidence) -> str:
