@@ -170,6 +170,23 @@ def test_configuration_is_learned_in_a_process_that_never_saw_the_arguments(part
     assert adapter.config()["weight_bytes"] == 1000
 
 
+@pytest.mark.parametrize("runner", ["v1", "v2"])
+def test_configuration_is_learned_from_the_first_step_where_the_probe_began_late(parts, adapter, runner):
+    config = made()
+    adapter._config.clear()
+    from vllm.v1.worker import gpu_model_runner
+    from vllm.v1.worker.gpu import model_runner
+
+    chosen = (gpu_model_runner if runner == "v1" else model_runner).GPUModelRunner(config)
+    chosen.model = SimpleNamespace(parameters=lambda: [SimpleNamespace(numel=lambda: 500, element_size=lambda: 2)])
+    chosen.execute_model(decode(3))
+    assert adapter.config()["resolved_mode"] == "FULL_AND_PIECEWISE"
+    assert adapter.config()["weight_bytes"] == 1000
+    adapter._config["weight_bytes"] = 7
+    chosen.execute_model(decode(3))
+    assert adapter.config()["weight_bytes"] == 7  # asked once a runner
+
+
 def test_things_without_attributes_give_no_fields_and_no_error():
     fields = vllm_config.config_fields(object(), None, ())
     assert fields["engine"] == "vllm"

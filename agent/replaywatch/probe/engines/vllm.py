@@ -39,7 +39,7 @@ class VllmAdapter(EngineAdapter):
 
     def __init__(self, port: Port) -> None:
         super().__init__(port)
-        self.steps = StepHooks(self, self.facts_of)
+        self.steps = StepHooks(self, self.facts_of, self.meet)
         self._heard: list[str] = []
         self._facts: dict[int, tuple[object, Facts]] = {}
 
@@ -77,6 +77,13 @@ class VllmAdapter(EngineAdapter):
         self.know(**vllm_config.config_fields(config, asked, heard))
         self.identify(**vllm_config.workload_fields(config))
         self._facts.clear()
+
+    def meet(self, runner: Any) -> None:
+        """Learn from a runner what nobody told: the probe began after the engine was made."""
+        if "resolved_mode" not in self._config:
+            self.learn(getattr(runner, "vllm_config", None))
+        if "weight_bytes" not in self._config:
+            self._weigh(runner)
 
     def _hook_arguments(self, module: ModuleType) -> None:
         kind = getattr(module, "EngineArgs", None)
@@ -242,16 +249,16 @@ class VllmAdapter(EngineAdapter):
             result = quiet(worker, *args, **kwargs)
             if on:
                 self.guarded("vllm resolved mode", on, self.learn, getattr(worker, "vllm_config", None))
-                self.guarded("vllm model size", on, self._weigh, worker)
+                self.guarded("vllm model size", on, self._weigh, getattr(worker, "model_runner", None))
             return result
 
         return compile_or_warm_up_model
 
-    def _weigh(self, worker: Any) -> None:
+    def _weigh(self, runner: Any) -> None:
         """Once the model is loaded: what a step of it must read at least."""
-        config = getattr(worker, "vllm_config", None)
+        config = getattr(runner, "vllm_config", None)
         text = vllm_config.reach(config, "model_config.hf_text_config")
         parallel = vllm_config.reach(config, "parallel_config")
-        model = vllm_config.reach(worker, "model_runner.model")
+        model = vllm_config.reach(runner, "model")
         ways = [getattr(parallel, f"{way}_parallel_size", 1) or 1 for way in ("pipeline", "tensor")]
         self.know(**model_size(model, text, pipeline=ways[0], tensor=ways[1]))

@@ -38,14 +38,17 @@ class _Here(threading.local):
 
 
 class StepHooks:
-    """Makes the wrappers. `facts_of` gives what is known of the engine that a runner belongs to."""
+    """Makes the wrappers. `facts_of` gives what is known of the engine that a runner belongs to, `meet` hears of
+    a runner that makes its first step under these hooks.
+    """
 
-    def __init__(self, adapter: EngineAdapter, facts_of: Callable[[Any], Facts]) -> None:
-        self._adapter, self._facts_of = adapter, facts_of
+    def __init__(self, adapter: EngineAdapter, facts_of: Callable[[Any], Facts], meet: Callable[[Any], None]) -> None:
+        self._adapter, self._facts_of, self._meet = adapter, facts_of, meet
         self._here = _Here()
         self._words: dict[Any, str] = {}
         # Without the main model's steps its answers would pass for those of a draft model.
         self._steps_heard = False
+        self._met = 0  # id of the runner whose engine is known
 
     def execute_model(self, original: Function, on: Switch) -> Function:
         """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
@@ -185,6 +188,9 @@ class StepHooks:
 
     def _finish(self, runner: Any, output: Any, answers: list[Answer]) -> None:
         """Count the step that a runner has just made."""
+        if id(runner) != self._met:
+            self._met = id(runner)
+            self._adapter.guarded("vllm resolved mode", Switch(), self._meet, runner)
         who, _, _, result, _ = answers[-1]
         if result is not None and len(answers) == 1:
             tokens, requests = output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
