@@ -20,12 +20,13 @@ from agent.frames import Probe, frame, wait_until, without_snapshots
 from agent.receiver import Receiver
 from agent.test_metrics import scrape, shown
 from collector.papers import make_papers, needs_openssl
-from replaywatch.agent.contradiction import Contradictions
+from replaywatch.agent.contradiction import MOST_PARTS, Contradictions
 from replaywatch.agent.ledger import Ledger
 from replaywatch.agent.log_follower import MAX_READ_BYTES, LogFollower
 from replaywatch.agent.witness import LogWitness, MetricsWitness
 from replaywatch.agent.witness_watch import WitnessWatch
 from replaywatch.contract.errors import ConfigurationError, UnreadableSource
+from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.window import Dispatch, Phase, Window
 
 PAGE = """\
@@ -431,12 +432,22 @@ def in_phase(window: Window, phase: Phase | None, engine: Literal["sglang", "tor
     return replace(window, workload=replace(window.workload, phase=phase, engine=engine))
 
 
+CONFIGS = {
+    "vllm": EngineConfig(
+        engine="vllm", data_parallel_size=2, tensor_parallel_size=3, settings={"pipeline_parallel_size": "2"}
+    ),
+    "sglang": EngineConfig(
+        engine="sglang", data_parallel_size=2, tensor_parallel_size=6, settings={"enable_dp_attention": "True"}
+    ),
+}
+
+
 def contradiction(told: Window, *probed: Window) -> str | None:
     """What is said of a witness that tells the same for some time, while probes do."""
     contradictions = Contradictions()
     for _ in range(8):
         (found,) = contradictions.against("metrics", [told])
-        contradictions.hear_probe(probed)
+        contradictions.hear_probe(probed, CONFIGS)
     return found.detail if found is not None else None
 
 
@@ -480,7 +491,7 @@ def test_each_witness_is_compared_by_itself() -> None:
     contradictions = Contradictions()
     for _ in range(8):
         found = [contradictions.against(name, [witness(full=500)])[0] for name in ("metrics", "log")]
-        contradictions.hear_probe([witness(eager=500)])
+        contradictions.hear_probe([witness(eager=500)], {})
     assert found == [found[0]] * 2
     assert "the probe 0%" in str(found[0])
 
@@ -489,7 +500,7 @@ def test_the_first_word_of_a_witness_may_be_older_than_the_agent() -> None:
     contradictions = Contradictions()
     said = contradictions.against("log", [witness(full=500)])
     for _ in range(8):
-        contradictions.hear_probe([witness(eager=500)])
+        contradictions.hear_probe([witness(eager=500)], {})
         said += contradictions.against("log", [witness()])
     assert said == [None] * 9
 
@@ -501,7 +512,7 @@ def test_a_change_of_load_at_the_edge_of_an_interval_contradicts_nobody() -> Non
     found = []
     for engine, probe in zip(told, seen, strict=True):
         found += contradictions.against("log", [engine])
-        contradictions.hear_probe([probe])
+        contradictions.hear_probe([probe], {})
     assert found == [None] * 12
 
 
@@ -511,8 +522,16 @@ def test_steps_that_the_probe_tells_later_are_not_missed() -> None:
     found = []
     for at in range(12):
         found += contradictions.against("metrics", [witness(full=500 if at == 6 else 0)])
-        contradictions.hear_probe([elsewhere, *([witness(full=500)] if at == 7 else [])])
+        contradictions.hear_probe([elsewhere, *([witness(full=500)] if at == 7 else [])], {})
     assert found == [None] * 12
+
+
+def test_processes_that_come_and_go_under_a_silent_witness_are_bounded() -> None:
+    contradictions = Contradictions()
+    contradictions.against("log", [])
+    contradictions.hear_probe([of(witness(full=1), pid=pid) for pid in range(MOST_PARTS + 10)], {})
+    (hearing,) = contradictions._hearings.values()
+    assert [len(interval) for interval in hearing.probed] == [MOST_PARTS]
 
 
 def test_a_contradiction_is_said_once_at_the_last_window_of_its_workload() -> None:
@@ -520,7 +539,7 @@ def test_a_contradiction_is_said_once_at_the_last_window_of_its_workload() -> No
     windows = [witness(full=300), witness(full=300), of(witness(full=300), rank=1)]
     for _ in range(8):
         found = contradictions.against("log", windows)
-        contradictions.hear_probe([witness(eager=500)])
+        contradictions.hear_probe([witness(eager=500)], {})
     assert [one is not None for one in found] == [False, True, True]
 
 
@@ -535,11 +554,27 @@ def test_another_model_contradicts_nobody() -> None:
     assert "the probe 0%" in str(contradiction(of(witness(full=300), model_name="acme/llama-8b"), *seen))
 
 
-def test_replicas_that_differ_contradict_none_of_them() -> None:
+def test_replicas_that_cannot_be_told_apart_contradict_none_of_them() -> None:
     seen = [of(witness(full=300), rank=0), of(witness(full=75, eager=225), rank=1)]
     told = [of(witness(full=300), rank=0), of(witness(full=75, eager=225), rank=1), witness(full=375, eager=225)]
     assert [contradiction(one, *seen) for one in told] == [None] * 3
     assert contradiction(of(witness(eager=300), rank=0), *seen) is not None
+
+
+@pytest.mark.parametrize(("engine", "ranks"), [("vllm", (0, 5, 6, 11)), ("sglang", (0, 2, 3, 5))])
+def test_a_replica_is_set_against_its_own_processes(engine: str, ranks: tuple[int, ...]) -> None:
+    """Two replicas: of two stages of three ranks each (vLLM), of three of six ranks (SGLang)."""
+    steps = ({"full": 300}, {"full": 300}, {"eager": 300}, {"eager": 300})
+    seen = [
+        replace(of(witness(**n), engine=engine, rank=rank, component="stage 1"), config_id=engine)
+        for rank, n in zip(ranks, steps, strict=True)
+    ]
+    for rank, own, other in ((0, "full", "eager"), (1, "eager", "full")):
+        assert contradiction(of(witness(**{own: 300}), engine=engine, rank=rank), *seen) is None
+        assert contradiction(of(witness(**{other: 300}), engine=engine, rank=rank), *seen) is not None
+    assert contradiction(of(witness(full=300), engine=engine, rank=7), *seen) is None  # on another node
+    log = replace(of(witness(eager=300), engine=engine, rank=0), origin="log")
+    assert contradiction(log, *seen) is None  # its tables stand under the first replica
 
 
 def test_a_mixed_batch_is_what_sglang_counts_as_a_prefill() -> None:

@@ -68,7 +68,7 @@ class Loop:
             return
         parcel = self.enricher.complete(admitted, self.processes.takes_place)
         self.board.add(parcel.windows, admitted.process.key, self.clock())
-        self.contradictions.hear_probe(parcel.windows)
+        self.contradictions.hear_probe(parcel.windows, parcel.configs)
         if self.spool is not None:
             self.spool.append(parcel)
         self.ledger.add("replaywatch_agent_frames_total", "accepted")
