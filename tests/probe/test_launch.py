@@ -125,6 +125,15 @@ def test_an_injection_that_is_set_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert again["PYTHONPATH"] == str(launch.ENTRY)
 
 
+def test_an_injection_that_keeps_kernels_from_being_traced_is_said() -> None:
+    environment = {"CUDA_INJECTION64_PATH": "/opt/other.so"}
+    (warning,) = launch.warnings_for(["server"], environment, inject=True)
+    assert "/opt/other.so" in warning
+    assert launch.warnings_for(["server"], environment) == []
+    own = {"CUDA_INJECTION64_PATH": str(launch.find_library())}
+    assert launch.warnings_for(["server"], own, inject=True) == []
+
+
 def test_no_tracer_to_inject_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "find_library", lambda: None)
     with pytest.raises(ProbeError, match="no native tracer"):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
 from replaywatch.contract.window import TracedWork
-from replaywatch.probe.tracing import CALIBRATED
-from tracer import fake_world
+from replaywatch.probe.settings import settle
+from replaywatch.probe.sight import Sight
+from replaywatch.probe.tracing import CALIBRATED, Tracing
+from tracer import fake_world, readings
 from tracer.fake_world import World
+from tracer.workloads import replay_at
 
 
 def _calibrate(device: int, trace: bool) -> tuple[dict[str, int], int, int]:
@@ -39,6 +45,35 @@ def test_the_gap_between_nodes_is_read_from_a_kernel_window(fresh_world: World) 
     assert {name for _, name in CALIBRATED} <= set(found)
     assert {field for field, _ in CALIBRATED} <= {f.name for f in fields(TracedWork)}
     assert (broken, live) == (0, 0)
+
+
+def _before_the_first_stretch() -> tuple[list[Any], int]:
+    fake_world.begin()
+    probe = Tracing(settle({"kernels": True}, {}), Sight(), fake_world.tracer, lambda: False)
+    probe.run(1, 1, duration_ms=2)
+    while not probe.results or "traced" not in probe.results[-1]:
+        threading.Timer(0.02, _replay).start()
+        probe.run(1, 1, duration_ms=200)
+    return probe.results, probe.windows
+
+
+def _replay() -> None:
+    now = ctypes.c_uint64()
+    fake_world.cupti().cuptiGetTimestamp(ctypes.byref(now))
+    for i in range(12):
+        fake_world.launch(replay_at(1, i * 60_000, 10), now.value)
+    fake_world.cupti().fake_advance(ctypes.c_uint64(5_000_000))
+
+
+def test_what_launches_cost_goes_with_the_first_work_that_is_traced(fresh_world: World) -> None:
+    results, windows = fresh_world.call(_before_the_first_stretch)
+    work = readings.traced(results[-1])
+    assert work.calibrated_graph_gap_ns == 420
+    assert work.calibrated_launch_ns is not None
+    assert work.calibrated_graph_launch_ns is not None
+    assert work.total_graph_kernels > 0  # of the work alone: kernels of the calibration are left out
+    assert work.total_kernels == work.total_graph_kernels <= 12 * 10
+    assert windows >= 2 + len(results)
 
 
 def _on_a_helper_thread() -> tuple[dict[str, int], int]:

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from replaywatch.contract.histogram import Histogram
+from replaywatch.probe.settings import settle
+from replaywatch.probe.sight import Sight
+from replaywatch.probe.tracing import BURST_S, INSTEAD_OF_KERNELS, Tracing
 from tracer import fake_world
 from tracer.builds import ROOT, build
 from tracer.fake_world import World
@@ -39,6 +42,30 @@ def test_replays_are_timed_when_chosen_before_cuda_is_initialised(fresh_world: W
     assert found["timing"]["replay"]["b"] == {str(i): c for i, c in Histogram.of([length] * 20).buckets.items()}
     assert found["timing"]["replay_gap"]["s"] == 19 * (60_000 - length)
     assert "traced" not in found
+
+
+def _as_the_probe_does() -> tuple[Any, list[dict[str, str]]]:
+    fake_world.cuda().fake_cuda_set(b"initialised", 0)
+    base, sight = fake_world.begin(), Sight()
+    probe = Tracing(settle({"graph_trace": True}, {}), sight, fake_world.tracer, lambda: False)
+    assert not probe.due(1)
+    probe.begin_graph_trace()
+    fake_world.cuda().fake_cuda_set(b"initialised", 1)
+    fake_world.cupti().fake_instantiate()
+    for i in range(20):
+        fake_world.launch(replay_at(1, i * 60_000, 10), base)
+    fake_world.cupti().fake_advance(ctypes.c_uint64(5_000_000))
+    probe.work_began(1)
+    now_ns = 1 + int(BURST_S[0] * 1e9)
+    assert probe.due(now_ns)
+    probe.run(now_ns, 1)
+    return probe.take()[0], sight.blind_spots()
+
+
+def test_the_probe_hands_replays_that_were_traced_as_a_whole_on(fresh_world: World) -> None:
+    results, blind = fresh_world.call(_as_the_probe_does)
+    assert [result["timing"]["replay"]["n"] for result in results] == [20]
+    assert blind == [{"signal": "kernels", "reason": INSTEAD_OF_KERNELS}]
 
 
 def _late() -> str:

@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(launch.install_pth(arguments.install_pth))
         return 0
     command = command_of(arguments.watched)
-    for warning in launch.warnings_for(command):
+    for warning in launch.warnings_for(command, inject=arguments.inject):
         print(f"replaywatch: {warning}", file=sys.stderr)
     given = {o.field: getattr(arguments, o.field) for o in option_rows() if hasattr(arguments, o.field)}
     launch.run(command, given, inject=arguments.inject)

@@ -59,17 +59,28 @@ def _injected(environment: dict[str, str]) -> dict[str, str]:
     tracer = find_library()
     if tracer is None:
         raise ProbeError(f"this installation has no native tracer ({LIBRARY}); install it with a C++17 compiler")
-    before = environment.get(INJECTION)
-    if before and before != str(tracer):
-        environment[CHAINED] = before
+    other = _other_injection(environment)
+    if other:
+        environment[CHAINED] = other
     environment[INJECTION] = str(tracer)
     environment.setdefault("REPLAYWATCH_SOCKET", environment.get(variable("socket")) or default_socket(environment))
     return environment
 
 
-def warnings_for(command: Sequence[str]) -> list[str]:
+def _other_injection(environment: Mapping[str, str]) -> str | None:
+    """The library that the CUDA driver would inject by itself, unless it is this tracer."""
+    before = environment.get(INJECTION)
+    return before if before and before != str(find_library()) else None
+
+
+def warnings_for(
+    command: Sequence[str], environment: Mapping[str, str] = os.environ, inject: bool = False
+) -> list[str]:
     """What will not be seen of a command, one sentence each; nothing where all is well."""
     found = []
+    other = _other_injection(environment) if inject else None
+    if other:
+        found.append(f"{INJECTION} loads {other}: it is called first, and no kernels are traced beside it")
     for position, word in enumerate(command):
         if Path(word).name.startswith(("python", "pypy")):
             for flag in command[position + 1 :]:
