@@ -199,3 +199,13 @@ def test_fallback_to_eager_mode_is_heard(adapter):
     with vllm_asked.Heard() as heard:
         logging.getLogger("vllm.x").warning("CUDA graph is not supported for x on ROCm yet, fallback to eager mode.")
     assert len(heard.texts) == 1
+
+
+def test_file_and_variable_reach_the_configuration_as_authors(adapter, file_of, started_as, monkeypatch):
+    file_of("enforce-eager: true\n")
+    made(enforce_eager=True)
+    assert adapter.config()["enforced_by"] == "--enforce-eager in the configuration file"
+    started_as()
+    monkeypatch.setenv("ENFORCE_EAGER", "1")
+    made(enforce_eager=True)
+    assert adapter.config()["enforced_by"] == "the variable ENFORCE_EAGER=1"

@@ -59,10 +59,7 @@ def tells_a_change(lower: str) -> bool:
 
 def asked_of(arguments: Any) -> dict[str, Any]:
     """What was asked up to `EngineArgs`, as `intent_of` says it."""
-    asked: dict[str, Any] = dict(intent_of(arguments))
-    if asked.get("by") == "the flag --enforce-eager":
-        asked["flag"] = True
-    return asked
+    return dict(intent_of(arguments))
 
 
 def remember(vllm_config: Any, asked: Mapping[str, Any], heard: list[str]) -> None:
