@@ -574,7 +574,7 @@ def test_a_replica_is_set_against_its_own_processes(engine: str, ranks: tuple[in
         assert contradiction(of(witness(**{other: 300}), engine=engine, rank=rank), *seen) is not None
     assert contradiction(of(witness(full=300), engine=engine, rank=7), *seen) is None  # on another node
     log = replace(of(witness(eager=300), engine=engine, rank=0), origin="log")
-    assert contradiction(log, *seen) is None  # its tables stand under the first replica
+    assert contradiction(log, *seen) is None  # it may sum up all replicas under the first
 
 
 def test_a_mixed_batch_is_what_sglang_counts_as_a_prefill() -> None:

@@ -110,7 +110,7 @@ def _compare_all(hearing: Hearing) -> dict[Workload, Observation]:
     for window in hearing.told[0]:
         if _is_main(window.workload):
             told.setdefault(window.workload, Counter()).update(window.dispatch.steps or {})
-    # The tables of vLLM's log stand under the first replica, whoever's they are.
+    # A log that sums up all replicas (vLLM with --aggregate-engine-logging) stands under the first of them.
     by_replica = all(window.origin != "log" for window in hearing.told[0])
     found = (
         (who, _compare(who if by_replica else replace(who, rank=None), steps, hearing.probed))

@@ -89,6 +89,17 @@ def test_data_parallel_replicas_are_workloads_of_their_own() -> None:
     assert (windows[0].workload.pid, windows[1].workload.pid) == (42, 43)
 
 
+def test_each_replicas_table_of_steps_is_its_own() -> None:
+    server = "(APIServer pid=10) INFO 11-20 09:00:50 "
+    lines = [
+        f"{server}[loggers.py:273] Engine {number:03}: Avg prompt throughput: 0.0 tokens/s, Running: 3 reqs\n"
+        f"{server}[cuda_graph.py:117] | 4 | 4 | 0 | {mode} | 50 |\n"
+        for number, mode in ((0, "FULL"), (1, "NONE"))
+    ]
+    windows = {w.workload.rank: w for w in read_text(ours("vllm-dp2.log") + "".join(lines)).windows}
+    assert [windows[rank].dispatch.steps for rank in (0, 1)] == [{"full": 51}, {"eager": 51}]
+
+
 def test_out_of_memory_in_the_capture_is_failure_memory_and_death() -> None:
     recording = read_text(ours("vllm-tp2-oom.log"))
     assert {"out_of_memory", "capture_failed", "process_died"} <= kinds(recording)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from replaywatch.contract.window import Engine
@@ -10,6 +11,8 @@ from replaywatch.sources.logs.inductor import SkipReader
 from replaywatch.sources.logs.prefix import LogLine
 from replaywatch.sources.logs.run import EngineRun
 
+_ENGINE = re.compile(r"Engine (\d{3}): ")
+_ENGINES = re.compile(r"Engine \d{3}: |\d+ Engines Aggregated: ")
 _MAX_PARTIAL_CHARS = 1 << 16
 Origin = tuple["str | None", "str | None"]
 
@@ -23,6 +26,7 @@ class Place:
     last: EngineRun | None = None
     skips: SkipReader = field(default_factory=SkipReader)
     partial: str = ""
+    named: int | None = None
 
     def completes(self, line: LogLine) -> bool:
         """Put lines together that a container runtime cut; False while the end is still missing."""
@@ -66,11 +70,14 @@ class Place:
         return ended
 
     def _replica_of(self, line: LogLine) -> int | None:
-        """Data-parallel replica; vLLM's API server names it as `Engine 001:`."""
+        """Data-parallel replica; vLLM's API server names it as `Engine 001:`, and means it in the table below too."""
         if line.replica is not None or self.engine != "vllm" or len(self.runs) < 2:
             return line.replica
-        number = line.message[7:10] if line.message.startswith("Engine 0") else ""
-        return int(number) if number.isascii() and number.isdigit() else None
+        if _ENGINES.match(line.message):
+            named = _ENGINE.match(line.message)
+            self.named = int(named[1]) if named else None
+            return self.named
+        return self.named if line.message.startswith("|") else None
 
     def _run(self, engine: Engine, replica: int | None, line: LogLine) -> EngineRun:
         runs = self.runs
