@@ -202,7 +202,7 @@ def test_advice_tells_what_each_size_saves():
     advice = from_evidence(evidence({8: 100, 48: 100}, capture_sizes=(1, 2, 4, 8, 16, 32), max_batch_size=64))
     assert advice is not None
     assert set(advice.saved_by_size) == {8, 48}
-    assert f"Of a step, 8 saves {advice.saved_by_size[8]:.0%}, 48 saves {advice.saved_by_size[48]:.0%}," in text
+    assert f"of a step; 8 saves {advice.saved_by_size[8]:.0%}, 48 saves {advice.saved_by_size[48]:.0%})." in text
 
 
 GENERATED = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
@@ -246,7 +246,7 @@ def test_measured_costs_of_a_start_are_told():
                  memory=GraphMemory(pool_bytes=300 << 20))
     )  # fmt: skip
     assert text is not None
-    assert "3 to 2 sizes: about 12.0 to 8.0 s of capture and 300 to 200 MiB of graph memory." in text
+    assert "2 sizes, not 3: about 8.0 s of capture, not 12.0, and 200 MiB of graph memory, not 300." in text
 
 
 def test_captures_that_were_not_seen_are_not_measured():

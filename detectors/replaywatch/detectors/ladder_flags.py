@@ -55,7 +55,7 @@ def advice_text(evidence: Evidence) -> str | None:
     return (
         f"For the batches seen: {sizes_flag(engine, then.sizes, version)}{instead} (padding {now.padding_ratio:.0%} to "
         f"{then.padding_ratio:.0%}, eager steps {now.eager_ratio:.0%} to {then.eager_ratio:.0%}, "
-        f"about {advice.saved_ratio:.0%} of a step).{_by_size(advice)}{_start(evidence, config, now, then)}"
+        f"about {advice.saved_ratio:.0%} of a step{_by_size(advice)}).{_start(evidence, config, now, then)}"
     )
 
 
@@ -81,10 +81,10 @@ def size_bytes(lifetime: Window, sizes: int) -> int:
 
 
 def _by_size(advice: Advice) -> str:
-    """What each size saves; the largest savings only."""
+    """What each size saves against the list without it; the largest savings only."""
     saved = sorted(advice.saved_by_size.items(), key=lambda item: -item[1])[:MAX_TOLD]
     told = [f"{size} saves {ratio:.0%}" for size, ratio in sorted(saved) if ratio >= MIN_SAVED_RATIO]
-    return f" Of a step, {', '.join(told)}, each against the list without it." if told else ""
+    return f"; {', '.join(told)}" if told else ""
 
 
 def _start(evidence: Evidence, config: EngineConfig, now: Ladder, then: Ladder) -> str:
@@ -94,10 +94,10 @@ def _start(evidence: Evidence, config: EngineConfig, now: Ladder, then: Ladder) 
     before, after = len(now.sizes), len(then.sizes)
     changes = []
     if each_us:
-        changes.append(f"{before * each_us / 1e6:.1f} to {after * each_us / 1e6:.1f} s of capture")
+        changes.append(f"{after * each_us / 1e6:.1f} s of capture, not {before * each_us / 1e6:.1f}")
     if each_bytes:
-        changes.append(f"{before * each_bytes / MIB:.0f} to {after * each_bytes / MIB:.0f} MiB of graph memory")
-    return f" {before} to {after} sizes: about {' and '.join(changes)}." if changes else ""
+        changes.append(f"{after * each_bytes / MIB:.0f} MiB of graph memory, not {before * each_bytes / MIB:.0f}")
+    return f" {after} sizes, not {before}: about {', and '.join(changes)}." if changes else ""
 
 
 def _in_unit(evidence: Evidence, window: Window) -> dict[int, int]:
