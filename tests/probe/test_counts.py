@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from probe.harness import GENERATIONS, Listener, pythons, run, seen
+from replaywatch.contract.window import merge_all
 
 START = "import replaywatch.probe as probe; probe.start()\n"
 GRAPHS = """
@@ -200,21 +201,41 @@ del gone
     ],
 )
 def test_part_of_an_engine_owns_what_is_captured_for_it(caller: str, owner: str, tmp_path: Path) -> None:
+    window = seen(START + GRAPHS + capturing(tmp_path, caller) + "made = run()\n", tmp_path)
+    assert window.memory.by_owner == {owner: 10}
+
+
+def test_graphs_of_a_draft_and_what_becomes_of_them_are_a_window_of_their_own(tmp_path: Path) -> None:
+    main = (
+        capturing(tmp_path, "worker/gpu_model_runner") + "made = [run(), run()]\nfor _ in range(3): made[0].replay()\n"
+    )
+    draft = capturing(tmp_path, "spec_decode/eagle") + "made += [run(), run()]\nmade[2].replay()\n"
+    with Listener(tmp_path / "agent.sock") as listener:
+        run(START + GRAPHS + main + draft, listener)
+        windows = [window for batch in listener.batches(0.1) for window in batch.windows]
+    for component, replays, owner in ((None, 3, "vllm"), ("draft", 1, "vllm draft")):
+        own = merge_all([w for w in windows if w.workload.component == component])
+        dispatch = own.dispatch
+        assert (dispatch.captures, dispatch.live_graphs, dispatch.unused_graphs) == ({"ok": 2}, 2, 1)
+        assert (dispatch.replays, dispatch.replays_by_owner) == (replays, {owner: replays})
+        assert own.timing.capture is not None
+        assert own.timing.capture.count == 2
+    assert sum(w.cost.hook_calls for w in windows if w.cost) == 4
+
+
+def capturing(folder: Path, caller: str) -> str:
+    """A program's beginning that imports `run`, with which a module of a stand-in vLLM captures a graph."""
     files = {
         "compilation/cuda_graph": "import torch\ndef capture():\n    made = torch.cuda.CUDAGraph()\n"
         "    with torch.cuda.graph(made):\n        torch.cuda.reserved_bytes += 10\n    return made\n",
         f"v1/{caller}": "from vllm.compilation.cuda_graph import capture\ndef run():\n    return capture()\n",
     }
     for name, text in files.items():
-        path = tmp_path / f"vllm/{name}.py"
+        path = folder / f"vllm/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     module = f"vllm.v1.{caller.replace('/', '.')}"
-    window = seen(
-        START + GRAPHS + f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom {module} import run\nmade = run()\n",
-        tmp_path,
-    )
-    assert window.memory.by_owner == {owner: 10}
+    return f"import sys; sys.path.insert(0, {str(folder)!r})\nfrom {module} import run\n"
 
 
 @pytest.mark.parametrize("owner", ["vllm", "sglang", "transformers"])

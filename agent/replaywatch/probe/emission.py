@@ -55,7 +55,9 @@ class Emitter:
             return
         session.inductor.poll_counters()
         self._notice_overwritten()
-        dispatch, timing, memory = session.ledger.take()
+        parts, memory = session.ledger.take()
+        replays = sum(counts["replays"] for counts, _ in parts.values())
+        dispatch, timing = parts.pop(None)
         for adapter in session.adapters:
             memory = adapter.memory() | memory  # what the allocator says goes before the engine's own figure
         timing |= {
@@ -67,14 +69,18 @@ class Emitter:
         results, traced_windows, traced_ns = session.tracing.take()
         traced, traced_timing = windows.merge_traced(results)
         windows.add_traced_timing(timing, traced_timing)
-        self._after_first_replays(dispatch["replays"])
+        self._after_first_replays(replays)
         steps, compiled = session.steps.take(), session.compiled.take()
         told = sum(sum(counts["steps"].values()) for counts in (*steps.values(), *compiled.values()))
-        cost = self._cost(dispatch["replays"], told, timed, traced_windows, traced_ns, now)
+        cost = self._cost(replays, told, timed, traced_windows, traced_ns, now)
         times: dict[Any, dict[str, Any]] = {}
         for port in session.ports():
             for place, histograms in port.clock.take().items():
                 windows.add_histograms(times.setdefault(place, {}), histograms)
+        for component, (counts, captures) in parts.items():
+            place = (component, None)
+            steps[place] = windows.merge_dispatch(counts, steps.get(place, {}))
+            windows.add_histograms(times.setdefault(place, {}), captures)
         # Where an engine says what its decode steps are, calls of compiled functions are parts of them and no steps.
         base = windows.merge_dispatch(dispatch, steps.pop((None, None), compiled.get((None, None), {})))
         windows.add_histograms(timing, times.pop((None, None), {}))
@@ -106,7 +112,7 @@ class Emitter:
         who = workload.describe(self._session.settings, component, phase, self._session.ledger.device)
         for adapter in self._session.adapters:
             who |= adapter.workload()
-        return who
+        return who if component is None else who | {"component": component}
 
     def _cost(
         self, replays: int, steps: int, timed: int, traced_windows: int, traced_ns: int, now: int

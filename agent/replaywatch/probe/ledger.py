@@ -15,12 +15,25 @@ from typing import Any
 
 from replaywatch.probe.counts import Tally, add_count
 from replaywatch.probe.cuda_errors import error_name
-from replaywatch.probe.owners import owner_of_caller, place_of_caller
+from replaywatch.probe.owners import component_of, owner_of_caller, place_of_caller
 from replaywatch.probe.patching import loaded
 from replaywatch.probe.pools import GraphBytes
 from replaywatch.probe.sight import Sight
 from replaywatch.probe.slots import GraphSlot, Recorders
 from replaywatch.probe.steps_in_replays import StepFinder
+
+# Dispatch and timing of one component, in the wire form.
+Part = tuple[dict[str, Any], dict[str, Any]]
+
+
+class Captures:
+    """Captures of one component since the last window: by outcome, and the time of those that ended well."""
+
+    __slots__ = ("outcomes", "time")
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, int] = {}
+        self.time = Tally()
 
 
 class GraphLedger:
@@ -45,9 +58,8 @@ class GraphLedger:
         self.capturing: dict[int, Any] = {}
         self.finder = StepFinder()
         self.bytes = GraphBytes()
-        self._capture = Tally()
+        self._captures: dict[str | None, Captures] = {None: Captures()}
         self._instantiate = Tally()
-        self._captures: dict[str, int] = {}
         self._failed: dict[str, int] = {}
         self._instantiations: dict[str, int] = {}  # by owner, as the next two
         self._destroys: dict[str, int] = {}
@@ -81,8 +93,9 @@ class GraphLedger:
         slot.state = "ready"
         self.bytes.captured(slot, graph)
         with self._lock:
-            self._capture.add(now_ns - slot.begin_ns)
-            add_count(self._captures, "throwaway" if slot.throwaway else "ok")
+            captures = self._captures_of(slot)
+            captures.time.add(now_ns - slot.begin_ns)
+            add_count(captures.outcomes, "throwaway" if slot.throwaway else "ok")
 
     def capture_failed(self, graph: Any, error: BaseException, call: str) -> None:
         """`capture_begin` or `capture_end` raised."""
@@ -94,7 +107,7 @@ class GraphLedger:
         self.bytes.captured(slot, graph)
         name = error_name(error)
         with self._lock:
-            add_count(self._captures, "failed")
+            add_count(self._captures_of(slot).outcomes, "failed")
             add_count(self._failed, name)
         where = place_of_caller()
         self._sight.observe("capture_failed", f"{call}: {name} (owner {slot.owner})", where)
@@ -107,7 +120,7 @@ class GraphLedger:
             return
         slot.state = "failed"
         with self._lock:
-            add_count(self._captures, "failed")
+            add_count(self._captures_of(slot).outcomes, "failed")
             add_count(self._failed, "abandoned")
         self._sight.observe("capture_failed", f"abandoned (owner {slot.owner})")
 
@@ -178,8 +191,12 @@ class GraphLedger:
         while self._lost:
             self._retire(self._lost.popleft())
 
-    def take(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Dispatch, timing and memory since the last call, in the wire form; absent where nothing is known."""
+    def take(self) -> tuple[dict[str | None, Part], dict[str, Any]]:
+        """Dispatch and timing of each component, and memory, since the last call; absent where nothing is known.
+
+        Shape: the engine itself is None; a draft model, where it captured graphs, a component of its own. Failed calls,
+        resets, instantiation times, steps and memory are those of the process, and told with the engine itself.
+        """
         self.drain()
         replays: dict[str, int] = {}
         for slot in list(self.slots.values()):
@@ -192,36 +209,46 @@ class GraphLedger:
         with self._lock:
             for owner, count in self._retired_replays.items():
                 add_count(replays, owner, count)
-            dispatch = self._dispatch(replays)
-            timing = {"capture": self._capture.take(), "instantiate": self._instantiate.take()}
-            self._captures, self._failed, self._retired_replays = {}, {}, {}
+            parts = {component: self._part(component, replays) for component in self._captures}
+            dispatch, timing = parts[None]
+            dispatch["resets"] = self._resets
+            if self._failed:
+                dispatch["failed_calls"] = dict(self._failed)
+            timing["instantiate"] = self._instantiate.take()
+            self._failed, self._retired_replays = {}, {}
             self._instantiations, self._destroys, self._resets = {}, {}, 0
         timing["step_period"] = self.finder.step_period.take()
         timing["graph_launch_call"] = self.finder.launch_call.take()
+        for _, times in parts.values():
+            for name in [name for name, tally in times.items() if tally is None]:
+                del times[name]
         ready = [s for s in list(self.slots.values()) if s.state in ("ready", "failed")]
-        return dispatch, {k: v for k, v in timing.items() if v is not None}, self.bytes.take(ready)
+        return parts, self.bytes.take(ready)
 
-    def _dispatch(self, replays: dict[str, int]) -> dict[str, Any]:
-        ready = [s for s in list(self.slots.values()) if s.state == "ready"]
+    def _part(self, component: str | None, replays: dict[str, int]) -> Part:
+        """What belongs to the owners that are of one component."""
+        ready = [s for s in list(self.slots.values()) if s.state == "ready" and component_of(s.owner) == component]
         nodes = [s.nodes for s in ready if s.nodes is not None]
+        counts = {"replays": replays, "instantiations": self._instantiations, "destroys": self._destroys}
+        own = {
+            name: {owner: n for owner, n in by_owner.items() if n and component_of(owner) == component}
+            for name, by_owner in counts.items()
+        }
+        captures = self._captures[component]
         found: dict[str, Any] = {
-            "replays": sum(replays.values()),
-            "captures": dict(self._captures),
-            "instantiations": sum(self._instantiations.values()),
-            "destroys": sum(self._destroys.values()),
-            "resets": self._resets,
+            **{name: sum(by_owner.values()) for name, by_owner in own.items()},
+            **{f"{name}_by_owner": by_owner for name, by_owner in own.items() if by_owner},
+            "captures": captures.outcomes,
             "live_graphs": len(ready),
             "unused_graphs": sum(1 for s in ready if not s.replays and not s.throwaway),
         }
-        by_owner = {"replays": replays, "instantiations": self._instantiations, "destroys": self._destroys}
-        for name, counts in by_owner.items():
-            if any(counts.values()):
-                found[f"{name}_by_owner"] = {owner: count for owner, count in counts.items() if count}
-        if self._failed:
-            found["failed_calls"] = dict(self._failed)
+        captures.outcomes = {}
         if nodes:
             found["graph_nodes"] = sum(nodes)
-        return found
+        return found, {"capture": captures.time.take()}
+
+    def _captures_of(self, slot: GraphSlot) -> Captures:
+        return self._captures.setdefault(component_of(slot.owner), Captures())
 
     def _new_slot(self, graph: Any, owner: str, state: str) -> GraphSlot:
         key = id(graph)
@@ -251,7 +278,7 @@ class GraphLedger:
             return
         with self._lock:
             if slot.state == "capturing":
-                add_count(self._captures, "failed")
+                add_count(self._captures_of(slot).outcomes, "failed")
                 add_count(self._failed, "abandoned")
             elif slot.state == "ready":
                 add_count(self._destroys, slot.owner)

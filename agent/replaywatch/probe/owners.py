@@ -45,6 +45,14 @@ def owner_of_caller() -> str:
     return owner or "user"
 
 
+def component_of(owner: str) -> str | None:
+    """The contract's component of what an owner captured: draft for a draft model, None for the engine itself.
+
+    An encoder runs inside the engine's own steps, so its graphs stay with those.
+    """
+    return "draft" if owner.endswith(" draft") else None
+
+
 def _first(name: str, table: Iterable[tuple[str, str]]) -> str | None:
     return next((word for prefix, word in table if name.startswith(prefix)), None)
 

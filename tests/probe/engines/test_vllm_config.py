@@ -101,9 +101,9 @@ def test_model_is_named_without_its_path(adapter):
     assert adapter.workload() == {"model_name": "tiny-llama", "rank": 0}
 
 
-def pipeline(rank, drafts=None, **sizes):
+def pipeline(rank, **sizes):
     parallel = SimpleNamespace(rank=rank, pipeline_parallel_size=2, data_parallel_rank=0, **sizes)
-    return SimpleNamespace(parallel_config=parallel, speculative_config=drafts)
+    return SimpleNamespace(parallel_config=parallel, speculative_config=None)
 
 
 def test_pipeline_stage_is_the_component_of_its_ranks(adapter):
@@ -112,11 +112,6 @@ def test_pipeline_stage_is_the_component_of_its_ranks(adapter):
         assert adapter.workload() == {"rank": rank, "component": f"stage {stage}"}
     adapter.learn(pipeline(5, tensor_parallel_size=2, prefill_context_parallel_size=2))
     assert adapter.workload()["component"] == "stage 1"
-
-
-def test_pipeline_stage_does_not_hide_the_draft_model(adapter):
-    adapter.learn(pipeline(3, drafts=SimpleNamespace(num_speculative_tokens=2)))
-    assert "component" not in adapter.workload()
 
 
 def test_what_was_asked_reaches_a_child_process(adapter):

@@ -88,15 +88,12 @@ def config_fields(vllm_config: Any, asked: Mapping[str, Any] | None, heard: Iter
 
 
 def workload_fields(vllm_config: Any) -> dict[str, Any]:
-    """Fields of Workload that vLLM knows: the served name, the rank over all ranks, the pipeline stage as component.
-
-    Beside a draft model no stage is named: the component is what tells the two apart there.
-    """
+    """Fields of Workload that vLLM knows: the served name, the rank over all ranks, the pipeline stage as component."""
     name = reach(vllm_config, "model_config.served_model_name") or reach(vllm_config, "model_config.model")
     if isinstance(name, (list, tuple)):
         name = name[0] if name else None
     rank = _number(reach(vllm_config, "parallel_config.rank"))
-    stage = pipeline_stage(vllm_config) if reach(vllm_config, "speculative_config") is None else None
+    stage = pipeline_stage(vllm_config)
     replica = _number(reach(vllm_config, "parallel_config.data_parallel_rank"))
     size = _number(reach(vllm_config, "parallel_config.world_size"))
     if rank is not None and replica and size:
