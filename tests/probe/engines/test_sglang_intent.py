@@ -90,5 +90,10 @@ def test_older_releases_cannot_tell_the_caller_from_sglang(started_as):
     assert intent(disable_cuda_graph=True)[:2] == (None, "disable_cuda_graph, set by the calling code or SGLang itself")
 
 
+def test_role_of_prefill_alone_has_no_decode_graphs_by_design(started_as):
+    assert intent(disaggregation_mode="prefill", **LOCKED) == (None, None, None)
+    assert "SGLang itself" in intent(disaggregation_mode="decode", **LOCKED)[2]
+
+
 def test_graphs_that_run_have_no_reason_to_be_off(started_as):
     assert sglang_config.parted(SimpleNamespace(), "FULL") is None

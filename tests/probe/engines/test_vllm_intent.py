@@ -131,6 +131,12 @@ def test_file_that_forces_eager_against_the_command_line_is_the_first_place(file
     assert intent["parted"] == "the command line says cudagraph_mode=FULL, the configuration file says --enforce-eager"
 
 
+def test_file_is_read_where_engines_read_it(file_of, started_as):
+    path = file_of("enforce-eager: true\n")
+    started_as(f"--config={path}")
+    assert intent_of(arguments()) == {}
+
+
 @pytest.mark.parametrize("text", ["a: [", "- 1\n", "\x00", ""])
 def test_unreadable_file_says_nothing(file_of, text):
     file_of(text)

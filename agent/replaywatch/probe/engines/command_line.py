@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 LINE = "the command line"
@@ -87,7 +88,7 @@ def switch(found: Mapping[str, str], name: str) -> bool | None:
 def as_object(text: str) -> dict[str, Any]:
     """A JSON object; an empty one for any other text."""
     try:
-        value = json.loads(text)
+        value = json.loads(text) if text.startswith("{") else None
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
@@ -100,9 +101,9 @@ def first(asks: Iterable[Ask | None]) -> Ask | None:
 
 @lru_cache(maxsize=8)
 def _asked_of_command(words: tuple[str, ...]) -> tuple[tuple[str, Mapping[str, str]], ...]:
-    line = options(words)
-    path = line.get("config")
-    return ((LINE, line), (FILE, file_options(path))) if path else ((LINE, line),)
+    line = (LINE, options(words))
+    named = [path for word, path in pairwise(words) if word == "--config"]
+    return (line, (FILE, file_options(named[0]))) if named else (line,)
 
 
 def _text(value: Any) -> str:

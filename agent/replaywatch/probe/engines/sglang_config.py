@@ -96,8 +96,8 @@ def enforced_by(given: Any) -> str | None:
 
 
 def parted(given: Any, resolved: str) -> str | None:
-    """A sentence where graphs are off and nobody is known to have asked for it."""
-    if resolved != DISABLED or enforced_by(given) is not None:
+    """A sentence where graphs are off, nobody is known to have asked for it, and the role needs them."""
+    if resolved != DISABLED or enforced_by(given) is not None or _role(given) == "prefill":
         return None
     ask = decode_ask()
     said = f"{ask.where} says {ask.option}" if ask else "nothing asked for eager"
