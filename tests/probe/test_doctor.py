@@ -75,14 +75,30 @@ def test_versions_decide_how_graphs_are_seen(tmp_path: Path) -> None:
 def test_what_stands_in_the_way_is_named(tmp_path: Path) -> None:
     checks = doctor.before(
         {"CUDA_INJECTION64_PATH": "/opt/x.so", "TORCH_COMPILE_DISABLE": "1", "KINETO_USE_DAEMON": "0",
+         "CUDA_LAUNCH_BLOCKING": "0",
          "REPLAYWATCH_PROBE_WINDOW_SECONDS": "soon"},
         [tmp_path], tmp_path,
     )  # fmt: skip
     sentences = {check.name: check.sentence for check in checks}
     assert "/opt/x.so" in sentences["injection"]
-    assert "TORCH_COMPILE_DISABLE" in sentences["environment"]
-    assert "KINETO_USE_DAEMON" not in sentences["environment"]
+    variables = " ".join(check.sentence for check in checks if check.name == "environment")
+    assert "TORCH_COMPILE_DISABLE" in variables
+    assert "KINETO_USE_DAEMON" in variables  # Kineto only asks whether it is there
+    assert "CUDA_LAUNCH_BLOCKING" not in variables
     assert "soon" in sentences["options"]
+
+
+@pytest.mark.parametrize(("effect", "state"), [("note", "ok"), ("refuse_graph_level", "ok"), ("refuse", "blind")])
+def test_what_is_known_of_a_cupti_is_said(
+    effect: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupti = tmp_path / "nvidia/cu13/lib/libcupti.so.13"
+    cupti.parent.mkdir(parents=True)
+    cupti.touch()
+    note = {"effect": effect, "text": "known to be so", "source": "somewhere"}
+    monkeypatch.setattr(doctor, "version_notes", lambda path: [note] if path == cupti else [])
+    check = next(c for c in doctor.before({}, [tmp_path], tmp_path) if c.name == "cupti")
+    assert (check.state, check.sentence.endswith("; known to be so")) == (state, True)
 
 
 def test_a_file_in_the_place_of_the_socket_is_named(tmp_path: Path) -> None:

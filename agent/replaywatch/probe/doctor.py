@@ -18,7 +18,7 @@ from typing import Final, Literal
 from replaywatch.contract.window import Window, Workload
 from replaywatch.probe.launch import INJECTION
 from replaywatch.probe.settings import settle
-from replaywatch.probe.tracer import LIBRARY, find_library
+from replaywatch.probe.tracer import LIBRARY, TracerUnavailable, find_library, version_notes
 
 State = Literal["ok", "blind", "bad"]
 MIN_TORCH: Final = (2, 4)
@@ -38,6 +38,8 @@ CONFLICTS: Final[Mapping[str, str]] = {
     "NVTX_INJECTION64_PATH": "another tool listens to NVTX; kernels may not be traced beside it",
     "GGML_CUDA_DISABLE_GRAPHS": "llama.cpp captures no graphs",
 }
+# Kineto only asks whether it is there.
+WHATEVER_VALUE: Final = ("KINETO_USE_DAEMON",)
 _CUPTI = "libcupti.so"
 
 
@@ -129,7 +131,13 @@ def _cupti(folders: list[Path]) -> Check:
     found += sorted(Path("/usr/local").glob(f"cuda*/extras/CUPTI/lib64/{_CUPTI}*"))
     if not found:
         return Check("cupti", "blind", "no libcupti was found; kernels cannot be traced, graphs are still counted")
-    return Check("cupti", "ok", f"{found[0].name} in {found[0].parent}")
+    name = f"{found[0].name} in {found[0].parent}"
+    try:
+        notes = version_notes(found[0])
+    except TracerUnavailable:  # the tracer's own line says so
+        return Check("cupti", "ok", name)
+    said = "".join(f"; {note['text']}" for note in notes)
+    return Check("cupti", "blind" if any(n["effect"] == "refuse" for n in notes) else "ok", name + said)
 
 
 def _tracer(environment: Mapping[str, str]) -> Check:
@@ -192,7 +200,11 @@ def injection(environment: Mapping[str, str]) -> Check:
 
 def conflicts(environment: Mapping[str, str]) -> list[Check]:
     """Variables of an environment that take graphs or sight away."""
-    found = [(name, what) for name, what in CONFLICTS.items() if environment.get(name, "0") not in ("", "0")]
+    found = [
+        (name, what)
+        for name, what in CONFLICTS.items()
+        if (name in environment if name in WHATEVER_VALUE else environment.get(name, "0") not in ("", "0"))
+    ]
     return [Check("environment", "blind", f"{name}={environment[name][:40]}: {what}") for name, what in found]
 
 
