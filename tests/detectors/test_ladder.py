@@ -143,7 +143,8 @@ def test_single_size_is_not_given_to_a_flag_that_means_all_up_to_it():
         ("sglang", "0.5.9", (1, 2, 4, 8, 12, 16, 24, 32), "--cuda-graph-max-bs 48"),
         ("sglang", "0.5.23", (4, 32), "--cuda-graph-bs-decode 4 32 48"),
         ("sglang", None, (), "--cuda-graph-max-bs-decode 48"),
-        ("trtllm", None, (1, 3), "cuda_graph_config.max_batch_size: 48"),
+        ("trtllm", None, (*range(1, 33), 64), "cuda_graph_config.max_batch_size: 48"),
+        ("trtllm", None, (1, 3), "cuda_graph_config: {batch_sizes: [1, 3, 48], enable_padding: true}"),
     ],
 )
 def test_ceiling_is_raised_by_a_list_where_a_list_was_given(engine, version, present, text):

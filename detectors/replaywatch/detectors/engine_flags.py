@@ -1,7 +1,7 @@
 """Settings of graphs in each engine's own words, as its release understands them.
 
 Source: `vllm/engine/arg_utils.py` (0.9.2 to 0.33.0), `sglang/srt/server_args.py` (0.5.9 to 0.5.23),
-`sglang/srt/model_executor/cuda_graph_runner.py` (0.4.4 to 0.5.2).
+`sglang/srt/model_executor/cuda_graph_runner.py` (0.4.4 to 0.5.2), `tensorrt_llm/llmapi/llm_args.py` (2025).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _VLLM_SIZES: Final = (0, 11, 1)  # --cudagraph-capture-sizes and --max-cudagraph
 _VLLM_CC: Final = (0, 12)  # -cc, which was -O
 _SGLANG_BY_PHASE: Final = (0, 5, 14)  # --cuda-graph-bs-decode; older names go on as aliases, and were gone by 0.5.23
 _SGLANG_SUMS: Final = ((0, 4, 5), (0, 4, 9, 4))
-_GENERATED_STEP: Final = 8  # vLLM and SGLang make their own sizes in steps of 8, up to 256 at least
-_GENERATED_UP_TO: Final = 256
+# Engines that make their sizes themselves from a maximum have these, then every eighth up to here.
+_GENERATED_FIRST: Final = (1, 2, 4)
+_GENERATED_STEP: Final = 8
+_GENERATED_UP_TO: Final[dict[Engine, int]] = {"vllm": 256, "sglang": 256, "trtllm": 32}
 
 _ENABLE: Final[dict[Engine, str]] = {
     "trtllm": "Set cuda_graph_config (batch_sizes or max_batch_size, enable_padding: true) in the LLM arguments.",
@@ -73,11 +75,11 @@ def sizes_flag(engine: Engine, sizes: Sequence[int], version: str | None = None)
 def ceiling_flag(engine: Engine, top: int, version: str | None = None, present: Sequence[int] = ()) -> str:
     """The setting of the largest captured size, in the engine's own unit.
 
-    Where the `present` sizes were listed by somebody the list must grow: beside one, vLLM refuses another maximum, and
-    SGLang ignores it.
+    Where the `present` sizes were listed by somebody the list must grow: beside one, vLLM and TensorRT-LLM refuse
+    another maximum, and SGLang ignores it.
     """
     release = release_of(version)
-    if engine in ("vllm", "sglang") and present and not _is_generated(present):
+    if engine in _GENERATED_UP_TO and present and not _is_generated(engine, present):
         return sizes_flag(engine, sorted({*present, top}), version)
     if engine == "vllm":
         return f"{'--max-cudagraph-capture-size' if release >= _VLLM_SIZES else '--cuda-graph-sizes'} {top}"
@@ -108,7 +110,8 @@ def _phase(release: tuple[int, ...]) -> str:
     return "-decode" if release >= _SGLANG_BY_PHASE else ""
 
 
-def _is_generated(sizes: Sequence[int]) -> bool:
+def _is_generated(engine: Engine, sizes: Sequence[int]) -> bool:
     """Whether the engine made the sizes itself, from a maximum."""
-    steps = range(_GENERATED_STEP, min(max(sizes), _GENERATED_UP_TO) + 1, _GENERATED_STEP)
-    return {1, *steps} <= {*sizes}
+    top = max(sizes)
+    steps = range(_GENERATED_STEP, min(top, _GENERATED_UP_TO[engine]) + 1, _GENERATED_STEP)
+    return {*(size for size in _GENERATED_FIRST if size <= top), *steps} <= {*sizes}
