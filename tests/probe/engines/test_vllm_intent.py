@@ -149,6 +149,7 @@ def test_file_too_large_or_gone_says_nothing(file_of):
     path.unlink()
     command_line._asked_of_command.cache_clear()
     assert intent_of(arguments()) == {}
+    assert "the configuration file, which was not read" in intent_of(arguments(enforce_eager=True))["by"]
 
 
 def test_variable_of_an_image_is_the_author(started_as, monkeypatch):

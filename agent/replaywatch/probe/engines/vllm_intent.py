@@ -60,7 +60,9 @@ def author(ask: Ask) -> str:
         return f"{ask.option} in the configuration file"
     if ask.where == ENVIRONMENT:
         return f"the variable {ask.option}"
-    return f"{ask.option}, set by the calling code (not on the command line)"
+    unread = any(where == FILE and not found for where, found in asked_of_command(sys.argv[1:]))
+    caller = "the calling code" + (" or the configuration file, which was not read" if unread else "")
+    return f"{ask.option}, set by {caller} (not on the command line)"
 
 
 def ask_of_options(found: Mapping[str, str], where: str) -> Ask | None:
