@@ -15,10 +15,12 @@ from score.composed import NOBODY, situation
 from score.engines import Part, decoding, replayed
 from score.situation import Situation
 
+READINGS = 6  # a witness is set against the probe at its fifth reading at the earliest
+
 
 def situations() -> Iterator[Situation]:
     """Every one of them, judged."""
-    for compose in (sizes, unlike_witnesses, growing_pools, changed_environments):
+    for compose in (sizes, switches, unlike_witnesses, growing_pools, changed_environments):
         yield from compose()
 
 
@@ -49,6 +51,21 @@ def sizes() -> Iterator[Situation]:
                 yield situation(f"sizes/{who}, {name}", _gathered(part, changed), frozenset(told))
 
 
+def switches() -> Iterator[Situation]:
+    """`environment_switches`: recorded windows of vLLM. Imposed: a variable of their process's environment."""
+    for recording in ("vllm-default", "vllm-tensor-parallel"):
+        part = next(engines.parts(recording, decoding))
+        config = _config_of(part)
+        for name, value, told in (
+            ("TORCH_COMPILE_DISABLE", "1", {"environment_switches"}),
+            ("CUDA_LAUNCH_BLOCKING", "1", {"environment_switches"}),
+            ("TORCH_COMPILE_DISABLE", "0", set()),
+            ("CUDA_MODULE_LOADING", "LAZY", set()),
+        ):
+            changed = replace(config, environment={name: value})
+            yield situation(f"switches/{recording}, {name}={value}", _gathered(part, changed), frozenset(told))
+
+
 def unlike_witnesses() -> Iterator[Situation]:
     """`contradiction`: the agent's own comparison of recorded windows with an engine's counts, which are imposed.
 
@@ -64,10 +81,11 @@ def unlike_witnesses() -> Iterator[Situation]:
             ("agrees", steps),
             ("tells of others", {**steps, "eager": steps["eager"] + moved, "full": steps["full"] - moved}),
         ):
-            book = Contradictions()
-            book.hear_probe(part[0])
+            book, told = Contradictions(), None
             witness = replace(recent, origin="metrics", dispatch=Dispatch(steps=counted), traced=None)
-            (told,) = book.against([witness])
+            for _ in range(READINGS):
+                (told,) = book.against("metrics", [witness])
+                book.hear_probe(part[0], part[2])
             windows = [*part[0][:-1], replace(part[0][-1], observations=(told,) if told is not None else ())]
             expected = {"contradiction"} if name != "agrees" else set()
             lost = {"disabled"} if recording == "vllm-eager" else set()

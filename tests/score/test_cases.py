@@ -35,7 +35,8 @@ def test_case_1_every_endpoint_is_told_what_was_asked_and_who_overrode_it() -> N
         votes = {v.voter: v for v in finding.votes}
         assert finding.severity == "page"
         assert votes["intent"].ballot == "for"
-        assert "FULL_AND_PIECEWISE was asked for, and enforce_eager set by a wrapper" in votes["intent"].reason
+        said = "FULL_AND_PIECEWISE was asked for, and graphs are off: enforce_eager set by a wrapper"
+        assert said in votes["intent"].reason
         assert votes["peers"].ballot == "abstains"
         assert finding.estimate is not None
         assert finding.estimate.saved_us is not None
