@@ -20,8 +20,8 @@ python3 tests/bench/bench_probe.py --json docs/data/bench_probe.json
 
 The probe may take 0.5 % of the process's time (`budget-ratio`, see [options](options.md)) and throttles itself: it
 times fewer replays and traces more rarely before it passes that. Where replays come so often that this is not enough,
-it only counts them, at 0.4 of the hook's cost, and says that launch times are not seen until fewer come. What a hook costs
-is measured on the host itself, for replays and for steps.
+it only counts them, at 0.4 of the hook's cost, and says that launch times are not seen until fewer come. What a hook
+costs is measured on the host itself, for replays and for steps.
 
 - **Always on**: a wrapper or torch's own hook around capture and replay, counted in place; one window of a few
   kilobytes leaves every five seconds over a unix datagram socket that never blocks. What does not fit is dropped and
@@ -34,8 +34,8 @@ is measured on the host itself, for replays and for steps.
   have it; see [what kernel tracing leaves behind](#what-kernel-tracing-leaves-behind). Switch it on for one replica, as
   long as you need it, and start that replica again afterwards.
 
-What happens more rarely than a block of the benchmark lasts is made to happen in every block, and scaled: the last column
-of the first table. Where eager steps swing with the host, the median pair says more than the mean.
+What happens more rarely than a block of the benchmark lasts is made to happen in every block, and scaled: the last
+column of the first table. Where eager steps swing with the host, the median pair says more than the mean.
 
 """
 NONE: Final = """\
@@ -61,10 +61,10 @@ def no_way_back(results: dict[str, Any]) -> str:
     """What became of processes that detached CUPTI. Shape: calls of tests/gpu/detach.py, written with --json."""
     parts = [
         "\n### No way back\n",
-        "`cuptiFinalize` would detach CUPTI. On this machine it takes the process with it: what runs after it fails with an",
-        "unspecified launch failure, wherever it is called from, with graphs captured before. torch.profiler's own teardown",
-        "(`TEARDOWN_CUPTI=1`) leaves replays right and as slow as before, and the profile after it without kernels, with",
-        "windows of ours and without: `python tests/gpu/detach.py`.\n",
+        "`cuptiFinalize` would detach CUPTI. On this machine it takes the process with it: what runs after it fails with",
+        "an unspecified launch failure, wherever it is called from, with graphs captured before. torch.profiler's own",
+        "teardown (`TEARDOWN_CUPTI=1`) leaves replays right and as slow as before, and the profile after it without",
+        "kernels, with windows of ours and without: `python tests/gpu/detach.py`.\n",
         "| detached by | a replayed step, before | and after | the same read on the device | profiles, kernels | |",
         "|---|---|---|---|---|---|",
     ]
@@ -75,9 +75,11 @@ def no_way_back(results: dict[str, Any]) -> str:
 
 WAYS: Final = {
     "never": "nobody", "idle": "`cuptiFinalize`, device idle", "call": "at the exit of a runtime call",
-    "call, driver": "at the exit of a driver call", "call, held": "at the exit of a CUDA call, subscribed before the stretch",
+    "call, driver": "at the exit of a driver call",
+    "call, held": "at the exit of a CUDA call, subscribed before the stretch",
     "busy": "at the exit of a runtime call, under load", "busy, driver": "at the exit of a driver call, under load",
-    "teardown": "torch.profiler, no window of ours before", "teardown after a stretch": "torch.profiler, after a window",
+    "teardown": "torch.profiler, no window of ours before",
+    "teardown after a stretch": "torch.profiler, after a window",
 }  # fmt: skip
 
 
@@ -103,8 +105,8 @@ def left_behind(results: dict[str, Any]) -> str:
         ),
         "With CUPTI attached a launch takes longer before its first node begins: replays that queue behind one another",
         "stay as long as they were, and a step that waits for its replay becomes longer (below). On another day",
-        "torch.profiler left the same behind: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8 to",
-        "16.3 ms (`none_after_profiler_us` in `tests/data/corpus/profiler_cost.json`).\n",
+        "torch.profiler left the same behind: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8",
+        "to 16.3 ms (`none_after_profiler_us` in `tests/data/corpus/profiler_cost.json`).\n",
     ]
     names = list(results["recordings"][0]["figures"])
     parts += ["| process | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
