@@ -42,7 +42,7 @@ process lives. Where Python runs, what is traced is decided by the probe and its
 | `REPLAYWATCH_TRACE_PERIOD_MS` | 60000 | ms | Time from stretch to stretch; of graphs as a whole: the length of one |
 | `REPLAYWATCH_TRACE_WINDOW_MS` | 100 | ms | Length of a stretch, at most 60000; of graphs as a whole 5000 |
 | `REPLAYWATCH_GRAPH_TRACE` | none |  | 1: replays are timed as a whole, without their kernels, from the start on |
-| `REPLAYWATCH_CHAIN_INJECTION` | none |  | Library that was injected before, called first; nothing is traced beside it |
+| `REPLAYWATCH_CHAIN_INJECTION` | none |  | Library that was injected before, called first; beside it nothing is seen |
 """
 
 

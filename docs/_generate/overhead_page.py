@@ -61,7 +61,7 @@ def no_way_back(results: dict[str, Any]) -> str:
     """What became of processes that detached CUPTI. Shape: calls of tests/gpu/detach.py, written with --json."""
     parts = [
         "\n### No way back\n",
-        "`cuptiFinalize` would detach CUPTI. On this machine it takes the process with it: what runs after it fails with",
+        "`cuptiFinalize` would detach CUPTI. Here it takes the process with it: what runs after it fails with",
         "an unspecified launch failure, wherever it is called from, with graphs captured before. torch.profiler's own",
         "teardown (`TEARDOWN_CUPTI=1`) leaves replays right and as slow as before, and the profile after it without",
         "kernels, with windows of ours and without: `python tests/gpu/detach.py`.\n",
@@ -105,7 +105,7 @@ def left_behind(results: dict[str, Any]) -> str:
         ),
         "With CUPTI attached a launch takes longer before its first node begins: replays that queue behind one another",
         "stay as long as they were, and a step that waits for its replay becomes longer (below). On another day",
-        "torch.profiler left the same behind: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8",
+        "torch.profiler left the same: a decode step on graphs went from 3.03 to 3.27 ms, an eager one from 12.8",
         "to 16.3 ms (`none_after_profiler_us` in `tests/data/corpus/profiler_cost.json`).\n",
     ]
     names = list(results["recordings"][0]["figures"])
