@@ -196,6 +196,7 @@ def test_advice_reads_ladder_batches_and_times_from_evidence():
     assert text is not None
     assert "--cudagraph-capture-sizes 8 48, in place of any --max-cudagraph-capture-size (" in text
     assert "eager steps 50% to 0%" in text
+    assert "padding" not in text  # 0 % before and after
 
 
 def test_advice_tells_what_each_size_saves():

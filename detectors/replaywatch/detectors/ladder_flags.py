@@ -52,11 +52,18 @@ def advice_text(evidence: Evidence) -> str | None:
     instead = ""
     if excludes_maximum(engine, version) and then.sizes[-1] != now.sizes[-1]:
         instead = ", in place of any --max-cudagraph-capture-size"
+    changes = _change("padding", now.padding_ratio, then.padding_ratio)
+    changes += _change("eager steps", now.eager_ratio, then.eager_ratio)
     return (
-        f"For the batches seen: {sizes_flag(engine, then.sizes, version)}{instead} (padding {now.padding_ratio:.0%} to "
-        f"{then.padding_ratio:.0%}, eager steps {now.eager_ratio:.0%} to {then.eager_ratio:.0%}, "
+        f"For the batches seen: {sizes_flag(engine, then.sizes, version)}{instead} ({changes}"
         f"about {advice.saved_ratio:.0%} of a step{_by_size(advice)}).{_start(evidence, config, now, then)}"
     )
+
+
+def _change(what: str, now: float, then: float) -> str:
+    """What a ratio becomes, with a comma after it; nothing where it stays."""
+    before, after = f"{now:.0%}", f"{then:.0%}"
+    return f"{what} {before} to {after}, " if before != after else ""
 
 
 def tokens_of_a_sequence(evidence: Evidence) -> int:
