@@ -45,7 +45,8 @@ class FailingCalls:
 class ReplayStuck:
     """A replay was launched and never ended.
 
-    Bad at: a replay that is merely very long (a persistent kernel) is reported after the watchdog's time as well.
+    Bad at: a replay that is merely very long (a persistent kernel) is reported after the watchdog's time as well; a
+    thread that polls for the end of its replay is seen only behind one that was timed.
     """
 
     name: ClassVar[str] = "replay_stuck"
