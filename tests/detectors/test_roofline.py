@@ -147,6 +147,10 @@ def test_what_is_not_known_is_not_guessed(unknown: dict[str, object]) -> None:
     assert estimate_by_roofline(steps(14.0, **unknown)) is None  # type: ignore[arg-type]
 
 
+def test_a_process_with_a_name_of_its_own_for_its_part_is_priced_too() -> None:
+    assert estimate(14.0, workload=Workload(engine="vllm", component="decoder")) == estimate(14.0)
+
+
 def test_waits_for_requests_do_not_make_steps_longer() -> None:
     builder = HistogramBuilder()
     builder.add(int(14 * MS), 300)

@@ -119,6 +119,12 @@ def test_a_process_that_only_fills_caches_is_eager_by_design(role: str) -> None:
     assert "disabled" in _detectors(_eager_steps(role="decode", mode_none=500))
 
 
+def test_a_role_hides_nothing_that_was_measured() -> None:
+    config = EngineConfig(engine="vllm", graphs_enabled=True, role="kv_producer")
+    made = window(traced=eager_work(), dispatch=Dispatch(steps={"eager": 500}))
+    assert _finding(judge(evidence(made, config=config)), "disabled").severity == "page"
+
+
 def test_a_draft_model_that_runs_eager_is_told_without_the_targets_sizes() -> None:
     drafts = window(
         dispatch=Dispatch(steps={"eager": 800}, fallbacks={"mode_none": 800}, batch_sizes={8: 800}),

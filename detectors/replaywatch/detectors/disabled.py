@@ -33,8 +33,6 @@ class Disabled:
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
-        if evidence.config is not None and evidence.config.role in PREFILL_ROLES:
-            return Healthy(self.name, f"its role is {evidence.config.role}: prefill is eager by design", True)
         work = readings.traced(evidence)
         if work is None or not work.total_kernels:
             return self._without_trace(evidence)
@@ -97,6 +95,9 @@ class Disabled:
             return Blind(self.name, "neither kernels nor dispatch modes were seen; attach the probe or record a trace")
         estimate = _without_kernels(evidence) if total else None
         if estimate is None:
+            role = evidence.config.role if evidence.config is not None else None
+            if role in PREFILL_ROLES:
+                return Healthy(self.name, f"its role is {role}, for which eager is the design", True)
             return self._unmeasured(evidence, total, eager)
         if estimate.severity == "none":
             return Healthy(

@@ -36,8 +36,6 @@ MOST_SEQUENCES: Final = 128
 _PHASES: Final = (None, "decode")
 # Engines whose captured steps spend no more than 105 us a layer beside reading, as far as was measured.
 _SERVING_ENGINES: Final = ("vllm", "sglang", "trtllm", "tgi")
-# The sizes that are told are those of the main model.
-_COMPONENTS: Final = (None, "target")
 
 # Bytes per second of the device's memory, by a part of its name; the first that fits. Source: NVIDIA's data sheets.
 _BANDWIDTHS: Final = (
@@ -94,7 +92,7 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     config, workload = evidence.config, evidence.workload
     if config is None or not config.weight_bytes or not config.layers or workload.phase not in _PHASES:
         return None
-    if workload.component not in _COMPONENTS:
+    if workload.component == "draft":  # the sizes that are told are those of the main model
         return None
     if _is_cut_or_shared(evidence) or config.settings.get("pipeline_parallel_size", "1") != "1":
         return None

@@ -50,10 +50,11 @@ class Port:
     """The probe as adapters see it.
 
     `captures` labels throw-away captures, `clock` times steps by mode and planning on the host, `replays_here` counts
-    the replays of the calling thread so far, `wake` is called with the first step.
+    the replays of the calling thread so far, `wake` is called with the first step, `loop_works` says whether a loop of
+    the user's own has counted a step.
     """
 
-    __slots__ = ("_cells", "_ledger", "captures", "clock", "imports", "replays_here", "sight", "wake")
+    __slots__ = ("_cells", "_ledger", "captures", "clock", "imports", "loop_works", "replays_here", "sight", "wake")
 
     def __init__(
         self,
@@ -64,10 +65,11 @@ class Port:
         replays_here: Callable[[], int] = lambda: 0,
         wake: Callable[[], None] = lambda: None,
         clock: StepClock | None = None,
+        loop_works: Callable[[], bool] = lambda: False,
     ) -> None:
         self.sight, self.imports, self.captures = sight, imports, captures
         self.replays_here, self.wake = replays_here, wake
-        self.clock = clock or StepClock()
+        self.clock, self.loop_works = clock or StepClock(), loop_works
         self._ledger = ledger
         self._cells: dict[tuple[Any, ...], Cell] = {}
 
@@ -97,7 +99,7 @@ class Port:
 
     def works(self) -> bool:
         """Whether a step was counted, or a graph replayed on this thread: what was before is warm-up and capture."""
-        return bool(self._cells) or self.replays_here() > 0
+        return bool(self._cells) or self.replays_here() > 0 or self.loop_works()
 
     def flush(self) -> None:
         """Tell the ledger what was counted since the last call; by the helper thread, before a window is made."""

@@ -31,7 +31,12 @@ def attach(session: Session) -> Port:
         recorder = getattr(session.ledger.recorders.local, "recorder", None)
         return recorder.n if recorder is not None else 0
 
-    port = Port(session.sight, session.imports, session.steps, session.ledger, replays_here, session.wake)
+    def loop_works() -> bool:
+        return session.own is not None and session.own.works()
+
+    port = Port(
+        session.sight, session.imports, session.steps, session.ledger, replays_here, session.wake, loop_works=loop_works
+    )
     for kind in ADAPTERS:
         adapter = _placed(kind, port)
         if adapter is not None:
