@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -353,6 +354,16 @@ def test_what_was_read_before_a_restart_is_told_apart(tmp_path: Path, follow: Fo
     path.write_text("another file, of the same inode\n")
     reading = follow(path, memory).read()
     assert (reading.seen_before, reading.text) == ("", "another file, of the same inode\n")
+
+
+def test_a_memory_without_a_head_goes_by_the_inode(tmp_path: Path, follow: Follow) -> None:
+    path, memory = tmp_path / "log", tmp_path / "memory.json"
+    path.write_text("before\nafter\n")
+    memory.write_text(json.dumps({"inode": path.stat().st_ino, "position": len("before\n")}))
+    reading = follow(path, memory).read()
+    assert (reading.seen_before, reading.text) == ("before\n", "after\n")
+    memory.write_text(json.dumps({"inode": path.stat().st_ino + 1, "position": len("before\n")}))
+    assert follow(path, memory).read().text == "before\nafter\n"
 
 
 @given(

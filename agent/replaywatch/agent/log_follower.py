@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from replaywatch.contract.errors import UnreadableSource
 
@@ -117,8 +117,8 @@ class LogFollower:
         status = _status(stream)
         try:
             known = json.loads(self._memory.read_text())
-            position, length = known["position"], known["head_bytes"]
-            same = known["inode"] == status.st_ino and _digest(_head(stream, length))["head"] == known["head"]
+            position = known["position"]
+            same = known["inode"] == status.st_ino and _begins_as(known, stream)
         except (OSError, ValueError, KeyError, TypeError):
             return 0
         return position if same and isinstance(position, int) and 0 <= position <= status.st_size else 0
@@ -131,6 +131,11 @@ def _status(stream: FileIO) -> os.stat_result:
 def _head(stream: FileIO, length: int) -> bytes:
     stream.seek(0)
     return stream.read(min(max(length, 0), HEAD_BYTES))
+
+
+def _begins_as(known: dict[str, Any], stream: FileIO) -> bool:
+    """Whether a file begins as the remembered one. Memories written before heads were kept go by the inode alone."""
+    return "head" not in known or _digest(_head(stream, known["head_bytes"]))["head"] == known["head"]
 
 
 def _digest(head: bytes) -> dict[str, str | int]:
