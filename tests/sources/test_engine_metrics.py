@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import gzip
 import math
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -357,6 +359,41 @@ def test_a_page_that_drips_is_given_up_in_time(address: str) -> None:
         assert time.monotonic() - begun_s < 3
 
 
+def test_time_to_connect_is_not_taken_from_the_page(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.create_connection
+
+    def slowly(*args: Any, **options: Any) -> socket.socket:
+        time.sleep(0.6)  # as where the first of two addresses does not answer
+        return connect(*args, **options)
+
+    monkeypatch.setattr(socket, "create_connection", slowly)
+    assert scrape(f"{address}/metrics", 0.5) == VLLM
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("http://[::1]/metrics", ("::1", 80)),
+        ("https://[::1]/metrics", ("::1", 443)),
+        ("http://[::1]:8000/metrics", ("::1", 8000)),
+        ("http://engine/metrics", ("engine", 80)),
+    ],
+)
+def test_an_address_without_a_port_has_its_schemes(
+    monkeypatch: pytest.MonkeyPatch, url: str, endpoint: tuple[str, int]
+) -> None:
+    tried: list[object] = []
+
+    def refuse(address: object, *_: object) -> socket.socket:
+        tried.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(UnreadableSource):
+        scrape(url, 1.0)
+    assert tried == [endpoint]
+
+
 def test_gzip_that_was_not_asked_for_is_unpacked(address: str) -> None:
     assert scrape(f"{address}/gzip", 5.0) == VLLM
     limit = len(VLLM) - 1
@@ -393,3 +430,21 @@ def test_headers_are_sent(address: str) -> None:
 def test_scraping_refuses_other_addresses(url: str) -> None:
     with pytest.raises(ConfigurationError):
         scrape(url, 1.0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:SECRET@host/m",
+        "http://user:SECRET@host:bad/m",
+        "htps://user:SECRET@host/m",
+        "http://user:SECRET@[::1/m",
+        "http://user:a/SECRET@host/m",
+        "http://user:SEC#RET@host/m",
+        "user:SECRET@host/m",
+    ],
+)
+def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="must hold no password") as raised:
+        scrape(url, 1.0)
+    assert "SEC" not in str(raised.value)

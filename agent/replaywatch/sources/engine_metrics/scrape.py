@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTP_PORT, HTTPS_PORT, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
 from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
@@ -38,9 +39,10 @@ def scrape(
     address = _address(url)
     connection = _connection(address, timeout_s, tls)
     target = (address.path or "/") + (f"?{address.query}" if address.query else "")
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = math.inf
     try:
         connection.connect()
+        deadline_s = time.monotonic() + timeout_s
         with _cut_at(deadline_s, connection.sock):
             connection.request("GET", target, headers={**_HEADERS, **headers})
             response = connection.getresponse()
@@ -56,6 +58,10 @@ def scrape(
 
 
 def _address(url: str) -> SplitResult:
+    if "@" in url:  # a malformed address is taken apart in other places: any part before it can be a password
+        raise ConfigurationError(
+            "the address of metrics must hold no password; give a token in a file, and write any other @ as %40"
+        )
     try:
         address = urlsplit(url)
         _ = address.port  # raises where it is no number
@@ -63,16 +69,16 @@ def _address(url: str) -> SplitResult:
         raise ConfigurationError(f"{url} is no address: {error}") from error
     if address.scheme not in ("http", "https") or not address.hostname:
         raise ConfigurationError(f"{url} is no address of metrics; give http://host:port/metrics")
-    if address.username is not None or address.password is not None:
-        raise ConfigurationError("the address of metrics must hold no password; give a token in a file")
     return address
 
 
 def _connection(address: SplitResult, timeout_s: float, tls: ssl.SSLContext | None) -> HTTPConnection:
+    """A connection not made yet; its port is always given, as one that is not is sought in an IPv6 address."""
     host = address.hostname or ""
     if address.scheme == "http":
-        return HTTPConnection(host, address.port, timeout=timeout_s)
-    return HTTPSConnection(host, address.port, timeout=timeout_s, context=tls or ssl.create_default_context())
+        return HTTPConnection(host, address.port or HTTP_PORT, timeout=timeout_s)
+    tls = tls or ssl.create_default_context()
+    return HTTPSConnection(host, address.port or HTTPS_PORT, timeout=timeout_s, context=tls)
 
 
 @contextmanager
