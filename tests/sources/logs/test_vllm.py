@@ -6,6 +6,10 @@ from replaywatch.contract.window import Window
 from sources.logs.support import kinds, ours, read_text, seen, whole
 
 CONFIG = "(EngineCore pid=42) INFO 11-20 09:00:09 [core.py:114] Initializing a V1 LLM engine (v0.25.1) with config: "
+EAGER_OF_0_9 = (
+    "Initializing a V1 LLM engine (v0.9.2) with config: model='m', enforce_eager=True, "
+    'compilation_config={"level":0,"use_cudagraph":true,"full_cuda_graph":false}'
+)
 
 
 def test_json_configuration_of_0_9_is_piecewise() -> None:
@@ -47,6 +51,16 @@ def test_eager_that_nobody_asked_for_on_the_command_line_is_told_apart() -> None
     text = "".join(line for line in ours("vllm-0.33-eager.log").splitlines(True) if "non-default" not in line)
     recording = read_text(text)
     assert recording.configs[whole(recording).config_id or ""].enforced_by == "configuration: enforce_eager"
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_graphs_that_0_9_prints_beside_eager_were_not_asked_for(by_flag: bool) -> None:
+    line = "INFO 11-29 10:00:0{} [core.py:69] {}\n"
+    flag = line.format(0, "non-default args: {'model': 'm', 'enforce_eager': True}") if by_flag else ""
+    recording = read_text(flag + line.format(1, EAGER_OF_0_9))
+    config = recording.configs[whole(recording).config_id or ""]
+    assert (config.requested_mode, config.resolved_mode) == ("NONE", "NONE")
+    assert config.enforced_by == ("flag --enforce-eager" if by_flag else "configuration: enforce_eager")
 
 
 def test_metrics_table_gives_steps_tokens_and_why_not() -> None:

@@ -32,7 +32,7 @@ def _take_init(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
     eager = as_bool(arguments.get("enforce_eager"))
     if eager:
         forced(line, run)
-    asked = None if eager and not run.config.enforced_by else mode  # vLLM forces eager itself where nobody did
+    asked = _asked_eager(run) if eager else mode
     run.configure(
         requested_mode=run.config.requested_mode or asked,
         resolved_mode="NONE" if eager else mode or run.config.resolved_mode,
@@ -54,6 +54,11 @@ def _take_init(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
         run.setting("cudagraph_metrics", "true")
     model = as_text(arguments.get("served_model_name")) or as_text(arguments.get("model"))
     run.identify(engine_version=match["version"], model_name=model or run.fingerprint.model_name)
+
+
+def _asked_eager(run: EngineRun) -> str | None:
+    """The mode that eager asks for; None where vLLM forces it itself. Modes printed beside it are defaults."""
+    return "NONE" if run.config.enforced_by else None
 
 
 def _configured_mode(arguments: dict[str, object], compilation: object) -> str | None:
