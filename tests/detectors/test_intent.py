@@ -8,7 +8,7 @@ from detectors.made import evidence, window
 from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.verdict import Blind, Finding, Healthy, Vote
 from replaywatch.contract.window import Engine, Observation
-from replaywatch.detectors.causes import eager_causes, intent_vote
+from replaywatch.detectors.causes import eager_causes, eager_was_asked, intent_vote
 from replaywatch.detectors.downgrade import Downgrade
 from replaywatch.detectors.environment_switches import EnvironmentSwitches
 
@@ -48,7 +48,12 @@ def test_eager_that_was_asked_for_is_intent(config: EngineConfig) -> None:
 def test_graphs_that_run_were_asked_for() -> None:
     assert vote(EngineConfig(graphs_enabled=True)).ballot == "for"
     assert vote(EngineConfig(requested_mode="FULL")).ballot == "for"
-    assert vote(EngineConfig(requested_mode="NONE", graphs_enabled=True)).ballot == "against"
+
+
+def test_graphs_that_run_are_no_eager_that_was_asked_for() -> None:
+    config = EngineConfig(engine="vllm", requested_mode="NONE", resolved_mode="FULL_DECODE_ONLY", graphs_enabled=True)
+    assert not eager_was_asked(config)
+    assert vote(config).ballot != "against"
 
 
 @pytest.mark.parametrize(

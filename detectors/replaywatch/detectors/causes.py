@@ -102,7 +102,9 @@ def intent_vote(evidence: Evidence) -> Vote:
 
 
 def eager_was_asked(config: EngineConfig) -> bool:
-    """Whether somebody asked for eager: as the mode, or through a switch where no mode was asked for."""
+    """Whether eager runs that somebody asked for: as the mode, or through a switch where no mode was asked for."""
+    if config.graphs_enabled:
+        return False
     if config.requested_mode is not None:
         return config.requested_mode.upper() in _OFF
     return config.graphs_enabled is False and config.enforced_by is not None

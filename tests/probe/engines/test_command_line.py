@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaywatch.probe.engines.command_line import as_object, options, switch
+from replaywatch.probe.engines.command_line import as_object, options, switch, value_of
 
 words = st.lists(
     st.one_of(st.text(max_size=12), st.sampled_from(["--a", "-O0", "--a=1", "-", "--", "--=x", "", "{}", "-1"]))
@@ -31,3 +31,12 @@ def test_last_mention_of_a_flag_decides():
     assert switch(options(["--eager=false"]), "eager") is False
     assert switch(options(["--no-eager=0"]), "eager") is True
     assert switch({}, "eager") is None
+
+
+def test_beginning_of_a_name_means_the_option():
+    assert switch(options(["--ea"]), "eager") is None
+    assert switch(options(["--eag"]), "eager") is True
+    assert switch(options(["--no-e"]), "eager") is False
+    assert switch(options(["--eager-padding"]), "eager") is None
+    assert value_of(options(["--backend=a", "--back", "b"]), "backend") == "b"
+    assert value_of(options(["--backends=a"]), "backend") == ""

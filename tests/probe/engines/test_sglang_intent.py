@@ -36,6 +36,9 @@ def intent(**given):
         (["--cuda-graph-backend-decode", "disabled"], "--cuda-graph-backend-decode=disabled"),
         (["--cuda-graph-backend-decode=disabled"], "--cuda-graph-backend-decode=disabled"),
         (["--cuda-graph-config", '{"decode": {"backend": "disabled"}}'], "--cuda-graph-config"),
+        (["--disable-decode"], "--disable-decode-cuda-graph"),
+        (["--cuda-graph-backend-d", "disabled"], "--cuda-graph-backend-decode=disabled"),
+        (["--cuda-graph-c", '{"decode": {"backend": "disabled"}}'], "--cuda-graph-config"),
     ],
 )
 def test_every_option_that_switches_decode_graphs_off_is_an_author(started_as, words, flag):
@@ -51,7 +54,7 @@ def test_most_exact_option_wins(started_as):
 
 def test_options_of_prefill_ask_nothing_of_decode(started_as):
     started_as("--cuda-graph-config", '{"prefill": {"backend": "disabled"}}', "--cuda-graph-config=[]")
-    assert intent() == (None, None, "nothing asked for eager, SGLang itself turned decode graphs off")
+    assert intent() == (None, None, "no option asks for eager, SGLang itself turned decode graphs off")
 
 
 def test_configuration_file_is_the_author(started_as, tmp_path):
@@ -65,7 +68,7 @@ def test_configuration_file_is_the_author(started_as, tmp_path):
 
 def test_what_sglang_turned_off_against_the_command_line_is_told(started_as):
     started_as("--cuda-graph-backend-decode=full")
-    assert intent(**LOCKED) == (
+    assert intent(cuda_graph_backend_decode="full", disable_cuda_graph=True, **LOCKED) == (
         "FULL", None, "the command line says --cuda-graph-backend-decode=full, SGLang itself turned decode graphs off",
     )  # fmt: skip
 
@@ -86,8 +89,39 @@ def test_calling_code_is_told_from_sglang_where_it_keeps_what_was_given(started_
     assert "SGLang itself" not in by
 
 
+def test_calling_code_against_the_command_line_is_the_author(started_as):
+    started_as("--cuda-graph-backend-decode=full")
+    requested, by, _ = intent(cuda_graph_backend_decode="disabled", **LOCKED)
+    assert requested == "FULL"
+    assert "the calling code" in by
+
+
+@pytest.mark.parametrize("locked", [set(), {("prefill", "backend"), ("decode", "bs")}])
+def test_what_sglang_switched_off_itself_is_blamed_on_nobody(started_as, locked):
+    given = {"disable_cuda_graph": True, "cuda_graph_config": SimpleNamespace(decode={"backend": "disabled"})}
+    assert intent(**given, _cuda_graph_config_locked=locked) == (
+        None, None, "no option asks for eager, SGLang itself turned decode graphs off",
+    )  # fmt: skip
+
+
 def test_older_releases_cannot_tell_the_caller_from_sglang(started_as):
-    assert intent(disable_cuda_graph=True)[:2] == (None, "disable_cuda_graph, set by the calling code or SGLang itself")
+    assert intent(disable_cuda_graph=True, attention_backend="torch_native") == (
+        None, None, "no option asks for eager, the calling code or SGLang itself turned decode graphs off",
+    )  # fmt: skip
+
+
+def test_option_that_is_kept_as_explicit_does_not_make_the_caller_the_author(started_as):
+    started_as("--cuda-graph-config", '{"decode": {"backend": "full"}}')
+    requested, by, reason = intent(cuda_graph_config={"decode": {"backend": "disabled"}}, **LOCKED)
+    assert (requested, by) == ("FULL", None)
+    assert reason.endswith("--cuda-graph-config, the calling code or SGLang itself turned decode graphs off")
+
+
+@pytest.mark.parametrize(("settled", "given", "told"), [(8192, None, "8192"), (None, 4096, "4096"), (None, None, None)])
+def test_longest_context_is_a_setting(started_as, settled, given, told):
+    of_model = runner(context_length=given)
+    of_model.model_config = SimpleNamespace(context_len=settled)
+    assert sglang_config.config_fields(of_model)["settings"].get("context_length") == told
 
 
 def test_role_of_prefill_alone_has_no_decode_graphs_by_design(started_as):

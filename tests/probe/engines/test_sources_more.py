@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 
 import pytest
 
@@ -142,3 +143,19 @@ def test_transformers_hands_the_assistants_cache_over_by_name(root):
     text = (root / "transformers/generation/candidate_generator.py").read_text()
     assert any(f'assistant_kwargs["{name}"]' in text for name in transformers.CACHES)
     assert function(root / "transformers/generation/utils.py", "GenerationMixin.generate")[0] == "self"
+
+
+@pytest.mark.parametrize("root", versions("vllm"))
+def test_vllm_keeps_graphs_without_compilation_where_it_can_take_the_piecewise_ones_alone(root):
+    folder = root / "vllm/config"
+    configs = [path for name in ("../config.py", "__init__.py", "vllm.py") if (path := folder / name).exists()]
+    drops = any(
+        "fallback_mode = compilation_config.cudagraph_mode.without_piecewise()" in p.read_text() for p in configs
+    )
+    assert drops == (function(folder / "compilation.py", "CUDAGraphMode.without_piecewise") is not None)
+
+
+@pytest.mark.parametrize("root", versions("sglang"))
+def test_sglang_never_sets_the_decode_backends_option_itself(root):
+    files = [root / "sglang/srt/server_args.py", *(root / "sglang/srt/arg_groups").glob("*.py")]
+    assert not any(re.search(r"\bcuda_graph_backend_decode\s*=[^=]", file.read_text()) for file in files)

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -39,7 +39,7 @@ def arguments(enforce_eager=False, optimization_level=2, **compilation):
     )
 
 
-@pytest.mark.parametrize("words", [["--enforce-eager"], ["--enforce_eager"], ["--enforce-eager=True"]])
+@pytest.mark.parametrize("words", [["--enforce-eager"], ["--enforce_eager"], ["--enforce-eager=True"], ["--enforce"]])
 def test_flag_is_known_in_all_spellings(started_as, words):
     started_as(*words)
     assert intent_of(arguments(enforce_eager=True)) == {"mode": "NONE", "by": FLAG}
@@ -54,6 +54,11 @@ def test_flag_is_known_in_all_spellings(started_as, words):
         (["-cc.cudagraph_mode=none"], {"cudagraph_mode": "NONE"}, "NONE"),
         (["--compilation-config.cudagraph_mode", "FULL"], {"cudagraph_mode": "FULL"}, "FULL"),
         (["--compilation_config", '{"cudagraph_mode": "FULL"}'], {"cudagraph_mode": "FULL"}, "FULL"),
+        (["-cc", '{"cudagraph_mode": 0}'], {"cudagraph_mode": "NONE"}, "NONE"),
+        (["-cc.cudagraph_mode=1"], {"cudagraph_mode": "PIECEWISE"}, "PIECEWISE"),
+        (["--compilation.cudagraph_mode=2"], {"cudagraph_mode": "FULL"}, "FULL"),
+        (["-cc.cudagraph_mode=FULL"], {"cudagraph_mode": 2}, "FULL"),
+        (["--optimization", "0"], {"optimization_level": 0}, "NONE"),
         (["-O", '{"use_cudagraph": false}'], {"use_cudagraph": False}, "NONE"),
         (["-O", '{"full_cuda_graph": true}'], {"full_cuda_graph": True}, "FULL"),
     ],
@@ -63,6 +68,19 @@ def test_compilation_options_are_an_ask_of_the_command_line(started_as, words, g
     intent = intent_of(arguments(**given))
     assert (intent["mode"], "parted" in intent) == (mode, False)
     assert ("on the command line" in intent.get("by", "")) == (mode == "NONE")
+
+
+@pytest.mark.parametrize("name", ["mode", "level"])
+def test_no_compilation_asks_for_no_graphs_only_where_vllm_has_none_then(started_as, monkeypatch, name):
+    module = ModuleType("vllm.config.compilation")
+    module.CUDAGraphMode = type("CUDAGraphMode", (), {})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    started_as(f"-cc.{name}=0")
+    assert intent_of(arguments(**{name: 0}))["mode"] == "NONE"
+    module.CUDAGraphMode.without_piecewise = lambda self: self
+    assert intent_of(arguments(**{name: 0})) == {}
+    started_as("-O0")
+    assert intent_of(arguments(optimization_level=0))["mode"] == "NONE"
 
 
 def test_nothing_asked_is_no_intent(started_as):

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 LINE = "the command line"
 FILE = "the configuration file"
 MAX_FILE_BYTES = 1 << 20
+MIN_ABBREVIATION = 3  # characters; below, it is the short option of somebody else (-c, -O)
 _VALUE = re.compile(r"[^-]|-[\d.]|-$")
 _NO = ("false", "0", "no", "off")
 
@@ -78,11 +79,24 @@ def asked_of_command(words: Sequence[str]) -> tuple[tuple[str, Mapping[str, str]
 
 def switch(found: Mapping[str, str], name: str) -> bool | None:
     """Whether a flag is given; False where it is negated, None where nothing is said of it."""
-    said = [n for n in found if n in (name, f"no-{name}")]
-    if not said:
+    negations = {said: not spells(said, name) for said in found if spells(said, name) or spells(said, f"no-{name}")}
+    if not negations:
         return None
-    negated = said[-1] != name
-    return negated if found[said[-1]].lower() in _NO else not negated
+    said, negated = list(negations.items())[-1]
+    return negated if found[said].lower() in _NO else not negated
+
+
+def value_of(found: Mapping[str, str], name: str) -> str:
+    """The value that an option was given last; "" where there is none."""
+    return next((found[said] for said in reversed(list(found)) if spells(said, name)), "")
+
+
+def spells(said: str, name: str) -> bool:
+    """Whether a word means an option: by its name, or by its beginning, which argparse takes where it is the only one.
+
+    A beginning that several options share stops an engine at its start, so none is seen here.
+    """
+    return said == name or (len(said) >= MIN_ABBREVIATION and name.startswith(said))
 
 
 def as_object(text: str) -> dict[str, Any]:
@@ -109,4 +123,9 @@ def _asked_of_command(words: tuple[str, ...]) -> tuple[tuple[str, Mapping[str, s
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+    if not isinstance(value, (dict, list)):
+        return str(value)
+    try:
+        return json.dumps(value, default=str, skipkeys=True)  # YAML has dates, bytes and sets, and any of them as keys
+    except ValueError:  # a part that holds itself
+        return str(value)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from replaywatch.probe.engines.command_line import FILE, Ask, as_object, asked_of_command, first, switch
+from replaywatch.probe.engines.command_line import FILE, Ask, as_object, asked_of_command, first, switch, value_of
 
 DISABLED = "DISABLED"
 _EXPLICIT = "_cuda_graph_config_locked"  # pairs of phase and setting that did not come from defaults
+_DECODE_BACKEND = ("decode", "backend")
 _SETTINGS = (
     "attention_backend", "decode_attention_backend", "speculative_algorithm", "enable_dp_attention",
     "enable_torch_compile", "enable_two_batch_overlap", "disable_overlap_schedule", "enable_piecewise_cuda_graph",
@@ -60,7 +62,7 @@ def config_fields(runner: Any) -> dict[str, Any]:
         "data_parallel_size": _number(given, "dp_size"),
         "tensor_parallel_size": _number(given, "tp_size"),
         "role": _role(given),
-        "settings": {n: str(v)[:64] for n in _SETTINGS if (v := getattr(given, n, None)) is not None},
+        "settings": _settings(runner, given),
     }
     return {key: value for key, value in fields.items() if value is not None}
 
@@ -90,8 +92,6 @@ def enforced_by(given: Any) -> str | None:
         return f"{ask.option} in the configuration file" if ask.where == FILE else f"the flag {ask.option}"
     if _switched_by_caller(given):
         return "the server arguments, set by the calling code (not on the command line)"
-    if not hasattr(given, _EXPLICIT) and getattr(given, "disable_cuda_graph", False):
-        return "disable_cuda_graph, set by the calling code or SGLang itself"
     return None
 
 
@@ -100,42 +100,68 @@ def parted(given: Any, resolved: str) -> str | None:
     if resolved != DISABLED or enforced_by(given) is not None or _role(given) == "prefill":
         return None
     ask = decode_ask()
-    said = f"{ask.where} says {ask.option}" if ask else "nothing asked for eager"
-    return f"{said}, SGLang itself turned decode graphs off"
+    said = f"{ask.where} says {ask.option}" if ask else "no option asks for eager"
+    who = "the calling code or SGLang itself" if _given_as_off(given) else "SGLang itself"
+    return f"{said}, {who} turned decode graphs off"
 
 
 def decode_ask() -> Ask | None:
     """What the command line asks of decode graphs, else the configuration file."""
-    return first(_ask_of_options(found, where) for where, found in asked_of_command(sys.argv[1:]))
+    return _decode_ask(tuple(sys.argv[1:]))
+
+
+@lru_cache(maxsize=8)  # eager steps ask for it
+def _decode_ask(words: tuple[str, ...]) -> Ask | None:
+    return first(_ask_of_options(found, where) for where, found in asked_of_command(words))
 
 
 def _switched_by_caller(given: Any) -> bool:
-    """Whether the calling code switched decode graphs off, where SGLang keeps what did not come from its defaults."""
-    explicit = getattr(given, _EXPLICIT, None)
-    if explicit is None:
+    """Whether it was the calling code that switched decode graphs off, and not SGLang.
+
+    Known where SGLang keeps what did not come from its defaults, unless an option of the operator's is what it kept.
+    """
+    told = getattr(given, "cuda_graph_backend_decode", None) or decode_ask() is None
+    return bool(told) and hasattr(given, _EXPLICIT) and _given_as_off(given)
+
+
+def _given_as_off(given: Any) -> bool:
+    """Whether the server arguments have decode graphs off and may have been given so.
+
+    SGLang sets the switch and the configuration itself too, the phase's backend never.
+    """
+    if _DECODE_BACKEND not in getattr(given, _EXPLICIT, (_DECODE_BACKEND,)):
         return False
-    if getattr(given, "disable_cuda_graph", False) or getattr(given, "disable_decode_cuda_graph", False):
-        return True
-    config = getattr(given, "cuda_graph_config", None)
-    decode = config.get("decode") if isinstance(config, dict) else getattr(config, "decode", None)
-    backend = decode.get("backend") if isinstance(decode, dict) else getattr(decode, "backend", None)
-    backend = getattr(given, "cuda_graph_backend_decode", None) or backend
-    return backend == "disabled" and ("decode", "backend") in explicit
+    backend = getattr(given, "cuda_graph_backend_decode", None)
+    if not backend:
+        if getattr(given, "disable_cuda_graph", False) or getattr(given, "disable_decode_cuda_graph", False):
+            return True
+        config = getattr(given, "cuda_graph_config", None)
+        decode = config.get("decode") if isinstance(config, dict) else getattr(config, "decode", None)
+        backend = decode.get("backend") if isinstance(decode, dict) else getattr(decode, "backend", None)
+    return bool(backend == "disabled")
 
 
 def _ask_of_options(found: Mapping[str, str], where: str) -> Ask | None:
     """The most exact option wins, as in SGLang: JSON, the phase's backend, the phase's switch, the switch of all."""
-    decode = as_object(found.get("cuda-graph-config", "")).get("decode")
+    decode = as_object(value_of(found, "cuda-graph-config")).get("decode")
     backend = decode.get("backend") if isinstance(decode, dict) else None
     if backend:
         return Ask(str(backend).upper(), "--cuda-graph-config", where)
-    backend = found.get("cuda-graph-backend-decode")
+    backend = value_of(found, "cuda-graph-backend-decode")
     if backend:
         return Ask(backend.upper(), f"--cuda-graph-backend-decode={backend}", where)
     for name in ("disable-decode-cuda-graph", "disable-cuda-graph"):
         if switch(found, name):
             return Ask(DISABLED, f"--{name}", where)
     return None
+
+
+def _settings(runner: Any, given: Any) -> dict[str, str]:
+    """Further settings as short texts; the longest context as the model's configuration settled it."""
+    found = {name: getattr(given, name, None) for name in _SETTINGS}
+    settled = getattr(getattr(runner, "model_config", None), "context_len", None)
+    found["context_length"] = settled or getattr(given, "context_length", None)
+    return {name: str(value)[:64] for name, value in found.items() if value is not None}
 
 
 def _backend(graphs: Any) -> str:

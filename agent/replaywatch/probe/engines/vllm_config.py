@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replaywatch.probe.engines.command_line import options, switch
 from replaywatch.probe.engines.vllm_reasons import Facts
 
 # Settings worth seeing beside the fields of their own, as attribute paths from VllmConfig.
@@ -22,6 +23,7 @@ _SETTINGS = (
 )  # fmt: skip
 _FULL_DECODE = ("FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 _MIXED = ("FULL", "PIECEWISE", "FULL_AND_PIECEWISE")
+_MODE_NUMBERS = {"0": "NONE", "1": "PIECEWISE", "2": "FULL"}
 
 
 def reach(thing: Any, path: str) -> Any:
@@ -37,10 +39,10 @@ def reach(thing: Any, path: str) -> Any:
 
 
 def mode_name(mode: Any) -> str | None:
-    """A graph mode's name: of the enum, of a text, or of a number with its enum unknown."""
+    """A graph mode's name: of the enum, of a text, or of the number that the enum has for it."""
     name = getattr(mode, "_name_", None) or getattr(mode, "name", None)
-    if name is None and isinstance(mode, str):
-        name = mode
+    if name is None and isinstance(mode, (str, int)) and not isinstance(mode, bool):
+        name = _MODE_NUMBERS.get(str(mode), mode if isinstance(mode, str) else None)
     return str(name).upper().rsplit(".", 1)[-1] if name is not None else None
 
 
@@ -129,7 +131,7 @@ def enforced_by(eager: bool, resolved: str | None, asked: Mapping[str, Any]) -> 
         return asked.get("by") if resolved == "NONE" else None
     if not eager:
         return None
-    if "--enforce-eager" in sys.argv:
+    if switch(options(sys.argv[1:]), "enforce-eager"):
         return "the flag --enforce-eager"
     return "enforce_eager=True, set by a configuration file or the calling code (not on the command line)"
 

@@ -13,13 +13,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from replaywatch.probe.engines.command_line import FILE, LINE, Ask, as_object, asked_of_command, first, switch
+from replaywatch.probe.engines.command_line import FILE, LINE, Ask, as_object, asked_of_command, first, spells, switch
 from replaywatch.probe.engines.vllm_config import mode_name, reach
 
 ENVIRONMENT = "the environment"
 ARGUMENTS = "EngineArgs"
 ENABLED = "ENABLED"  # graphs were asked for, no mode was named
 _COMPILATION = ("compilation-config", "cc", "O")
+_COMPILATION_MODULE = "vllm.config.compilation"
 _YES = ("1", "true", "yes", "on")
 _NO = ("0", "false", "no", "off")
 
@@ -108,15 +109,21 @@ def _ask_of_compilation(get: Callable[[str], Any], where: str) -> Ask | None:
         return Ask("NONE", "use_cudagraph=false", where)
     if str(get("full_cuda_graph")).lower() in _YES:
         return Ask("FULL", "full_cuda_graph=true", where)
-    for name in ("mode", "level", "optimization_level"):
+    names = () if _has_graphs_uncompiled() else ("mode", "level")
+    for name in (*names, "optimization_level"):
         if _is_none(get(name)):
             return Ask("NONE", f"{name}=0", where)
     return None
 
 
+def _has_graphs_uncompiled() -> bool:
+    """Whether this vLLM keeps full graphs where nothing is compiled (0.33); earlier ones then have no graphs at all."""
+    return reach(sys.modules.get(_COMPILATION_MODULE), "CUDAGraphMode.without_piecewise") is not None
+
+
 def _is_none(level: Any) -> bool:
     """Whether a compilation mode or level is the one without compilation, for which vLLM's default is no graphs."""
-    return level is not None and (mode_name(level) or str(level)) in ("0", "NONE", "O0")
+    return level is not None and (mode_name(level) or str(level)) in ("NONE", "O0")
 
 
 def _compilation(found: Mapping[str, str]) -> dict[str, Any]:
@@ -124,9 +131,11 @@ def _compilation(found: Mapping[str, str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name, value in found.items():
         head, dot, rest = name.partition(".")
-        if name == "optimization-level" or (head[:1] == "O" and head[1:].isdigit()):
-            merged["optimization_level"] = value if name == "optimization-level" else head[1:]
-        elif head not in _COMPILATION:
+        if head[:1] == "O" and head[1:].isdigit():
+            merged["optimization_level"] = head[1:]
+        elif spells(name, "optimization-level"):
+            merged["optimization_level"] = value
+        elif not any(spells(head, option) for option in _COMPILATION):
             continue
         elif dot:
             merged[rest.replace("-", "_")] = value
