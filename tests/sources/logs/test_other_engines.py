@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from replaywatch.contract.snapshot import EngineConfig
 from sources.logs.support import kinds, ours, read_text, seen, whole
 
 GB = 1 << 30
@@ -135,6 +136,76 @@ def test_sglang_flag_that_disables_graphs_is_named() -> None:
     config = recording.configs[decode.config_id or ""]
     assert (config.graphs_enabled, config.enforced_by) == (False, "flag --disable-cuda-graph")
     assert decode.dispatch.fallbacks == {"forced_eager": 3}
+
+
+@pytest.mark.parametrize(
+    ("printed", "option"),
+    [
+        ("disable_decode_cuda_graph=True", "--disable-decode-cuda-graph"),
+        ("disable_cuda_graph=True, cuda_graph_config=CudaGraphConfig(decode=PhaseConfig(backend='disabled'))",
+         "--disable-cuda-graph"),
+        ("cuda_graph_backend_decode='disabled'", "--cuda-graph-backend-decode=disabled"),
+        ("cuda_graph_config=CudaGraphConfig(decode=PhaseConfig(backend='disabled'))", "--cuda-graph-config"),
+    ],
+)  # fmt: skip
+def test_sglang_option_that_disables_decode_graphs_is_named(printed: str, option: str) -> None:
+    config = sglang_config("", f"ServerArgs(tp_size=1, {printed})")
+    assert (config.requested_mode, config.graphs_enabled, config.enforced_by) == ("disabled", False, f"flag {option}")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        ("Cuda graph is disabled because of using torch native attention backend", "of using torch native"),
+        ("HRM-Text (prefix_lm) detected: forcing --attention-backend triton, --chunked-prefill-size -1, "
+         "--disable-radix-cache, and --disable-cuda-graph for correctness.", "HRM-Text (prefix_lm) detected"),
+        ("DWDP enabled: dwdp_size=2, auto-forced attn_dp_size=2, disable_cuda_graph=True", "DWDP enabled"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "printed", ["disable_cuda_graph=True", "cuda_graph_config={'decode': {'backend': 'disabled'}}"]
+)
+def test_sglang_that_switches_decode_graphs_off_itself_names_no_flag(sentence: str, reason: str, printed: str) -> None:
+    config = sglang_config(sentence, f"ServerArgs({printed})")
+    assert (config.requested_mode, config.graphs_enabled, config.enforced_by) == (None, False, None)
+    assert (config.mode_reason or "").startswith(reason)
+
+
+def test_sglang_sparsity_without_graphs_is_said_after_the_arguments() -> None:
+    text = ours("sglang-old.log").replace(
+        "Memory pool end.", "Double sparsity optimization is turned on. Use triton backend without CUDA graph.", 1
+    )
+    recording = read_text("".join(line for line in text.splitlines(True) if "Captur" not in line))
+    config = recording.configs[whole(recording, phase="decode").config_id or ""]
+    assert (config.graphs_enabled, config.mode_reason) == (False, "Double sparsity optimization is turned on")
+
+
+@pytest.mark.parametrize("printed", ["disaggregation_mode='prefill', disable_cuda_graph=True", "device='xpu'"])
+def test_sglang_that_never_wanted_decode_graphs_names_no_flag(printed: str) -> None:
+    config = sglang_config("", f"ServerArgs({printed}, cuda_graph_config={{'decode': {{'backend': 'disabled'}}}})")
+    assert config.enforced_by is None
+
+
+def test_sglang_arguments_printed_as_a_dictionary_are_read() -> None:
+    printed = {
+        "tp_size": 2,
+        "disable_cuda_graph": False,
+        "cuda_graph_config": {"decode": {"backend": "full", "bs": [1, 4]}},
+    }
+    config = sglang_config("", repr(printed))
+    assert (config.resolved_mode, config.capture_sizes, config.tensor_parallel_size) == ("full", (1, 4), 2)
+
+
+def test_sglang_backend_of_the_phase_wins_over_the_switch_of_all() -> None:
+    config = sglang_config("", "ServerArgs(disable_cuda_graph=True, cuda_graph_backend_decode='full')")
+    assert (config.requested_mode, config.graphs_enabled, config.enforced_by) == ("full", True, None)
+
+
+def sglang_config(sentence: str, arguments: str) -> EngineConfig:
+    """The configuration from a start of SGLang: what it said before it printed its arguments, and these."""
+    text = f"[2026-11-29 10:00:00] {sentence}\n[2026-11-29 10:00:01] server_args={arguments}\n"
+    (config,) = read_text(text).configs.values()
+    return config
 
 
 def test_sglang_reason_against_prefill_graphs_stays_with_prefill() -> None:

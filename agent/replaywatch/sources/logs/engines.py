@@ -39,7 +39,7 @@ _SIGNS: tuple[tuple[re.Pattern[str], Engine], ...] = (
     ),
     (
         re.compile(
-            r"server_args=ServerArgs\(|^(?:Decode|Prefill) batch\b|Capture \w+ \w+ CUDA graph"
+            r"server_args=(?:ServerArgs\(|\{)|^(?:Decode|Prefill) batch\b|Capture \w+ \w+ CUDA graph"
             r"|Capture (?:[\w-]+ )*cuda graph"
             r"|\bsglang\b"
         ),

@@ -43,6 +43,8 @@ _DISABLED = re.compile(
     r"(?:CUDA|[Cc]uda) graph(?: and [\w -]{1,40}?)? (?:is|are|was|has been) disabled"
     r"(?: (?:because|since|due to|for))? ?(?P<why>.*)"
     r"|Disabl\w+ (?:CUDA|cuda) graph (?:because|since|due to|for) (?P<why2>.*)"
+    r"|^(?P<why3>[\w ().-]{1,80}): (?:forcing --.*--disable-cuda-graph\b|dwdp_size=.*disable_cuda_graph=True).*"
+    r"|^(?P<why4>Double sparsity [\w ]{1,60})\. Use \w{1,20} backend without (?:CUDA|cuda) graph"
 )
 _DRAFT_OFF = re.compile(
     r"Disabl\w+ [\w-]{1,20} draft cuda graph because .*|can't use cuda graph for draft extend"
@@ -68,7 +70,7 @@ def read(line: LogLine, run: EngineRun) -> bool:
 
 def starts_a_run(line: LogLine) -> bool:
     """Whether a line is the first that a new process of the engine writes about its configuration."""
-    return "server_args=ServerArgs(" in line.message
+    return sglang_config.starts_a_run(line)
 
 
 def _take_batch(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
@@ -210,7 +212,7 @@ def _take_debug(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
 def _take_disabled(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
     run.main_phase = run.main_phase or "decode"
     run.observe("graphs_disabled", match[0], line)
-    run.resolve("disabled", match["why"] or match["why2"])
+    run.resolve("disabled", match["why"] or match["why2"] or match["why3"] or match["why4"])
 
 
 def _take_limits(match: re.Match[str], line: LogLine, run: EngineRun) -> None:
