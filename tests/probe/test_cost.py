@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter_ns
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,6 +85,21 @@ def test_counting_only_counts_every_replay_and_failure_and_reads_no_clock() -> N
     assert timing["graph_launch_call"]["n"] == 20
 
 
+def test_every_thread_knows_its_replays_however_they_are_seen() -> None:
+    hook, ledger, patches = hooked()
+    graph, here = Graph(), ledger.recorders.replays_here
+    assert here() == 0
+    for only, after in ((False, 10), (True, 20), (False, 30)):
+        patches.count_only(only)
+        for _ in range(10):
+            hook(graph)
+        assert here() == after
+    patches.count_only(True)
+    with ThreadPoolExecutor(1) as threads:  # whose first replay is only counted
+        assert threads.submit(lambda: (here(), hook(graph), here())).result() == (0, None, 1)
+    assert here() == 30
+
+
 def test_a_hook_that_is_off_counts_nothing_either_way() -> None:
     hook, ledger, patches = hooked()
     graph, on = Graph(), Switch()
@@ -122,6 +140,22 @@ def test_a_million_replays_take_no_more_memory_than_a_thousand() -> None:
     assert ledger.take()[0][None][0]["replays"] == 302_000
 
 
+def test_a_device_that_cannot_be_asked_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fail() -> None:
+        asked.append(1)
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(current_stream=fail)))
+    hook, ledger = wrapped()
+    graph = Graph()
+    for _ in range(1000):
+        hook(graph)  # type: ignore[operator]
+    assert len(asked) == 1
+    assert ledger.take()[0][None][0]["replays"] == 1000
+
+
 @pytest.mark.parametrize(
     "step", ["probe.record_step('full', batch=4)", "session.compiled.record('full')", "port.step('full', 4)"]
 )
@@ -150,8 +184,9 @@ def test_too_many_replays_are_only_counted_until_fewer_come(tmp_path: Path) -> N
             """
             import replaywatch.probe as probe; probe.start()
             import time, torch
+            from replaywatch.probe import placing
             from replaywatch.probe.session import current
-            torch.cuda.init()
+            torch.cuda.init(); placing.attach_adapters(current())
             budget, made, total = current().budget, torch.cuda.CUDAGraph(), 0
             with torch.cuda.graph(made):
                 pass
@@ -163,6 +198,9 @@ def test_too_many_replays_are_only_counted_until_fewer_come(tmp_path: Path) -> N
                     made.replay(); total += 1
                     time.sleep(pause_s)
             replay(lambda: budget.counting_only, 0)
+            before = current().recorders.replays_here()
+            made.replay(); total += 1
+            assert current().port.replays_here() == before + 1  # adapters see that the step ran from a graph
             replay(lambda: not budget.counting_only, 0.02)
             back = total
             replay(lambda: total - back >= 30, 0.02)

@@ -100,7 +100,8 @@ class ReplayTimer:
         first = not recorder.n
         recorder.left = (min(FIRST, one_in or FIRST) if first else one_in or NOTE_ONE_IN) - 1
         try:
-            _note_stream(recorder)
+            if self.on:
+                _note_stream(recorder)
             return self._begin(recorder) if one_in and not first else None
         except Exception as error:  # the probe's border
             self._fail(error)
