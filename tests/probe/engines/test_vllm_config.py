@@ -77,6 +77,10 @@ def test_eager_in_a_process_that_knows_nothing_of_the_arguments_is_somebodys_wis
     adapter.learn(config)
     assert adapter.config()["requested_mode"] == "NONE"
     assert "set by a configuration file or the calling code" in adapter.config()["enforced_by"]
+    monkeypatch.setattr(sys, "argv", ["vllm", "serve", "tiny", "--enforce_eager"])
+    adapter._config.clear()
+    adapter.learn(config)
+    assert adapter.config()["enforced_by"] == "the flag --enforce-eager"
 
 
 def test_downgrade_keeps_what_was_asked_beside_what_runs(adapter):
