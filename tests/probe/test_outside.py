@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from probe.harness import ROOT, Listener, program_environment, until
+from replaywatch.agent.socket_place import MAX_PATH_BYTES
 from replaywatch.contract.errors import ProbeError
 from replaywatch.probe.doctor import Check
 from replaywatch.probe.other_process import read
@@ -127,6 +129,23 @@ def test_the_children_that_use_the_gpu_are_named(tmp_path: Path) -> None:
     assert "of the processes below it 4713 have" in check("gpu", tmp_path).sentence
 
 
+def test_a_thread_that_ends_meanwhile_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process(tmp_path, 4711, children="4712 ")
+    process(tmp_path, 4712, mapped=(PYTHON, "/usr/lib/libcuda.so.1"))
+    gone = tmp_path / "4711/task/4700/children"
+    gone.parent.mkdir()
+    gone.touch()
+    read_text = Path.read_text
+
+    def with_one_gone(path: Path, encoding: str | None = None, errors: str | None = None) -> str:
+        if path == gone:
+            raise ProcessLookupError
+        return read_text(path, encoding, errors)
+
+    monkeypatch.setattr(Path, "read_text", with_one_gone)
+    assert "of the processes below it 4712 have" in check("gpu", tmp_path).sentence
+
+
 @pytest.mark.parametrize("part", TOOLS)
 def test_another_tool_in_it_is_named(part: str, tmp_path: Path) -> None:
     tools = check("tools", process(tmp_path, mapped=(PYTHON, f"/opt/{part}.so")))
@@ -190,6 +209,29 @@ def test_an_environment_under_a_title_is_taken_from_the_parent(tmp_path: Path) -
     assert "keeps the probe out" in next(c for c in checks if c.name == "probe").sentence
 
 
+@pytest.mark.parametrize("parent", [4700, 4701, 0])  # of another user, ended, none
+def test_an_environment_that_no_ancestor_shows_is_told(
+    parent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process(tmp_path, 4700, environment={"REPLAYWATCH_PROBE": "0"})
+    process(tmp_path, 4711, command="VLLM::EngineCore", environ=b"\0" * 900, parent=parent)
+    read_bytes = Path.read_bytes
+
+    def of_another_user(path: Path) -> bytes:
+        if path == tmp_path / "4700/environ":
+            raise PermissionError
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", of_another_user)
+    told = check("environment", tmp_path)
+    assert (told.state, "takes every variable as unset" in told.sentence) == ("blind", True)
+
+
+def test_an_empty_environment_is_not_an_overwritten_one(tmp_path: Path) -> None:
+    process(tmp_path, environ=b"")
+    assert all(c.name != "environment" for c in outside(read(4711, tmp_path)))
+
+
 def test_a_process_that_is_not_there_or_not_ours_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="no process 4712"):
         read(4712, process(tmp_path))
@@ -224,6 +266,34 @@ def test_the_socket_is_looked_for_in_its_own_file_system(tmp_path: Path) -> None
     with agent_in(proc):
         assert check("agent", proc).state == "ok"
     assert "no agent listens at /run/replaywatch/agent.sock" in check("agent", proc).sentence
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [("var/run", "/run"), ("var/run", "../../../run"), ("data", "/var/tmp/../../run"), ("l", "/srv/run")],
+)
+def test_links_lead_through_its_own_file_system(link: str, target: str, tmp_path: Path) -> None:
+    proc = process(tmp_path)
+    root = tmp_path / "4711/root"
+    (root / "var/tmp").mkdir(parents=True)
+    for name, leads_to in (("srv", "/"), (link, target)):
+        (root / name).symlink_to(leads_to)
+    reached = read(4711, proc).inside(f"/{link}/replaywatch")
+    assert reached.samefile(root / "run/replaywatch")
+
+
+def test_a_relative_path_begins_in_its_folder_and_stays_below_its_root(tmp_path: Path) -> None:
+    proc = process(tmp_path)
+    (tmp_path / "4711/cwd").symlink_to("root/run")
+    for path in ("replaywatch", "../run/replaywatch", "../../../run/replaywatch"):
+        assert read(4711, proc).inside(path).samefile(tmp_path / "4711/root/run/replaywatch")
+
+
+def test_links_in_circles_are_one_sentence(tmp_path: Path) -> None:
+    proc = process(tmp_path)
+    (tmp_path / "4711/root/a").symlink_to("/a/b")
+    with pytest.raises(ProbeError, match="the links in /a/x of process 4711 lead in circles"):
+        read(4711, proc).inside("/a/x")
 
 
 @pytest.mark.parametrize(("mode", "folder_mode"), [(0o660, 0o755), (0o666, 0o700)])
@@ -313,8 +383,39 @@ def test_an_agent_is_never_driven_away(tmp_path: Path) -> None:
         assert until(lambda: bool(listener.frames(0.1)))
 
 
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+def test_a_socket_of_another_service_stays(kind: socket.SocketKind, tmp_path: Path) -> None:
+    path = tmp_path / "other.sock"
+    with socket.socket(socket.AF_UNIX, kind) as other, serving(path, probe=False) as served:
+        other.bind(str(path))
+        other.listen()
+        done = doctor("--pid", served.pid, "--listen", "--seconds", 1)
+        assert "cannot be listened at" in done.communicate(timeout=60)[0]
+        assert done.returncode == 2
+        with socket.socket(socket.AF_UNIX, kind) as client:
+            client.connect(str(path))
+
+
+def test_a_path_as_long_as_an_agent_takes_is_listened_at() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = Path(folder) / ("x" * (MAX_PATH_BYTES - len(folder) - len("//a.sock"))) / "a.sock"
+        assert len(str(path)) == MAX_PATH_BYTES
+        with serving(path) as served:
+            done = doctor("--pid", served.pid, "--listen", "--seconds", 2)
+            assert f"pid {served.pid}: 1 graphs alive" in done.communicate(timeout=60)[0]
+        assert os.listdir(folder) == []
+
+
+def test_a_folder_that_was_made_in_vain_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "run" / ("x" * 200)
+    with serving(path, probe=False) as served:
+        done = doctor("--pid", served.pid, "--listen", "--seconds", 1)
+        assert "cannot be listened at" in done.communicate(timeout=60)[0]
+    assert os.listdir(tmp_path) == []
+
+
 def test_silence_ends_with_the_process_and_is_told(tmp_path: Path) -> None:
-    with serving(tmp_path / "agent.sock", probe=False) as served:
+    with serving(tmp_path / "run/agent.sock", probe=False) as served:
         listens = doctor("--pid", served.pid, "--listen", "--seconds", 50)
         assert listens.stdout
         assert any("from the process itself" in line for line in listens.stdout)
@@ -324,6 +425,7 @@ def test_silence_ends_with_the_process_and_is_told(tmp_path: Path) -> None:
         assert "nothing was heard" in listens.communicate(timeout=60)[0]
         assert time.monotonic() - begin_s < 20
         assert listens.returncode == 2
+    assert os.listdir(tmp_path) == []  # though no path through the process leads there any more
 
 
 @pytest.mark.parametrize("wrong", [("--listen",), ("--pid", 1, "--", "true")])

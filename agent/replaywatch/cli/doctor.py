@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -106,24 +106,52 @@ def _in_place_of_agent(process: OtherProcess) -> Iterator[socket.socket]:
         raise ProbeError(
             f"an agent listens at {path} already, so --listen cannot; the collector's page shows what it hears"
         )
-    made = [] if place.parent.exists() else [place.parent]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet, ExitStack() as undo:
         try:
-            for folder in made:
-                folder.mkdir(mode=0o700)
-            if place.is_socket():  # of an agent that is gone
-                place.unlink()
-            inlet.bind(str(place))
-            for each in (place, *made):
-                os.chown(each, process.user, -1)
+            _bind(inlet, place, process.user, undo)
         except OSError as error:
             raise ProbeError(f"{path} cannot be listened at for process {process.pid}: {error}") from None
+        yield inlet
+
+
+def _bind(inlet: socket.socket, place: Path, user: int, undo: ExitStack) -> None:
+    """Bind a socket for a user to write to; `undo` takes it away, and its folder where there was none.
+
+    All by folders' descriptors: paths through a process end with it, and may be too long for a socket.
+    Raises: OSError where it cannot be, or where another socket is in use.
+    """
+    folder = _folder(place.parent, user, undo)
+    at = f"/proc/self/fd/{folder}/{place.name}"
+    if place.is_socket():
         try:
-            yield inlet
-        finally:
-            place.unlink(missing_ok=True)
-            for folder in made:
-                folder.rmdir()
+            inlet.connect(at)
+        except ConnectionRefusedError:  # of an agent that is gone; any other error tells of somebody who lives
+            os.unlink(place.name, dir_fd=folder)
+    inlet.bind(at)
+    undo.callback(_remove, os.unlink, place.name, folder)
+    os.chown(place.name, user, -1, dir_fd=folder, follow_symlinks=False)
+
+
+def _folder(path: Path, user: int, undo: ExitStack) -> int:
+    """A folder's descriptor; the folder is made for a user, and taken away by `undo`, where there is none."""
+    if path.exists():
+        return _opened(path, None, undo)
+    above = _opened(path.parent, None, undo)
+    os.mkdir(path.name, 0o700, dir_fd=above)
+    undo.callback(_remove, os.rmdir, path.name, above)
+    os.chown(path.name, user, -1, dir_fd=above, follow_symlinks=False)
+    return _opened(path.name, above, undo)
+
+
+def _opened(path: Path | str, above: int | None, undo: ExitStack) -> int:
+    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY, dir_fd=above)
+    undo.callback(os.close, descriptor)
+    return descriptor
+
+
+def _remove(how: Callable[..., None], name: str, folder: int) -> None:
+    with suppress(OSError):  # gone already, or an agent that tried to start left its lock there
+        how(name, dir_fd=folder)
 
 
 def _tell(heard: Heard, checks: list[doctor.Check], silence: str) -> int:

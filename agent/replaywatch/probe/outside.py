@@ -67,8 +67,11 @@ def outside(process: OtherProcess) -> list[Check]:
 def _overwritten(process: OtherProcess) -> list[Check]:
     if process.environment_of == process.pid:
         return []
-    told = f"overwritten by its title; what follows is that of its ancestor {process.environment_of}"
-    return [Check("environment", "blind", told)]
+    if process.environment_of is None:
+        rest = "no ancestor's can be read; what follows takes every variable as unset"
+    else:
+        rest = f"what follows is that of its ancestor {process.environment_of}"
+    return [Check("environment", "blind", f"overwritten by its title; {rest}")]
 
 
 def _gpu(process: OtherProcess) -> Check:
@@ -110,7 +113,7 @@ def _start(process: OtherProcess) -> Check:
         if process.maps(LIBRARY):
             return Check("probe", "ok", "it is no Python, and the native tracer is in it")
         return Check("probe", "bad", "it is no Python; to see its kernels, start it with: replaywatch run --inject")
-    if asked == "1" and any((process.inside(entry) / "sitecustomize.py").exists() for entry in entries):
+    if asked == "1" and any(process.inside(f"{entry}/sitecustomize.py").exists() for entry in entries):
         return Check("probe", "ok", "it was started by `replaywatch run`, or with its environment")
     if asked == "1" and any((folder / PTH_NAME).exists() for folder in process.site_folders()):
         return Check("probe", "ok", f"{PTH_NAME} starts the probe in it")
