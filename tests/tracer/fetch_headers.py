@@ -8,6 +8,7 @@ again. Needs pip; about 130 MB are read, 20 MB kept. `make test` and .ci/run cal
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,13 +39,14 @@ def fetch(release: str, folder: Path) -> None:
 
     Raises: subprocess.CalledProcessError where pip cannot get them.
     """
-    if (folder / release).exists():
+    if all((folder / release / name).exists() for name in ("cupti_activity.h", "cuda.h")):
         return
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         subprocess.run([sys.executable, *DOWNLOAD, scratch, *RELEASES[release]], check=True)
         for wheel in Path(scratch).glob("*.whl"):
             _keep_headers(wheel, Path(scratch) / release)
+        shutil.rmtree(folder / release, ignore_errors=True)  # headers in part, or none
         (Path(scratch) / release).rename(folder / release)
 
 

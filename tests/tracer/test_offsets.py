@@ -9,12 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tracer.builds import ROOT
-from tracer.fetch_headers import RELEASES
+from tracer.fetch_headers import RELEASES, fetch
 
 _NAMED = "REPLAYWATCH_CUPTI_HEADERS"
 _COMPILER = os.environ.get("CXX", "c++")
@@ -60,6 +61,32 @@ def test_headers_that_were_promised_must_be_there(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys.modules[__name__], "_COMPILER", sys.executable)  # any program that is there
     with pytest.raises(pytest.fail.Exception, match=r"no headers of CUPTI 13\.0"):
         _headers("13.0")
+
+
+@pytest.mark.parametrize("there", [(), ("cuda.h",), ("cupti_activity.h", "cupti_version.h")])
+def test_headers_in_part_are_fetched_again(
+    there: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "13.0").mkdir()
+    for name in there:
+        (tmp_path / "13.0" / name).touch()
+    calls = []
+
+    def download(command: list[str], check: bool) -> None:
+        calls.append(command)
+        for header in ("cupti_activity.h", "cuda.h"):
+            place = Path(command[command.index("--dest") + 1])
+            with zipfile.ZipFile(place / f"{header}.whl", "w") as wheel:
+                wheel.writestr(f"nvidia/include/{header}", "whole")
+
+    monkeypatch.setattr(subprocess, "run", download)
+    for _ in range(2):
+        fetch("13.0", tmp_path)
+        assert {f.name: f.read_text() for f in (tmp_path / "13.0").iterdir()} == {
+            "cupti_activity.h": "whole",
+            "cuda.h": "whole",
+        }
+    assert len(calls) == 1
 
 
 def _make(*arguments: str) -> subprocess.CompletedProcess[str]:
