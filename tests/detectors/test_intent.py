@@ -53,7 +53,7 @@ def test_graphs_that_run_were_asked_for() -> None:
 def test_graphs_that_run_are_no_eager_that_was_asked_for() -> None:
     config = EngineConfig(engine="vllm", requested_mode="NONE", resolved_mode="FULL_DECODE_ONLY", graphs_enabled=True)
     assert not eager_was_asked(config)
-    assert vote(config).ballot != "against"
+    assert vote(config) == Vote("intent", "abstains", "NONE was asked for, and graphs run")
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,8 @@ def intent_vote(evidence: Evidence) -> Vote:
         return Vote("intent", "abstains", "no configuration was seen")
     if eager_was_asked(config):
         return Vote("intent", "against", f"eager was asked for ({config.enforced_by or 'configuration'})")
+    if (config.requested_mode or "").upper() in _OFF:
+        return Vote("intent", "abstains", f"{config.requested_mode} was asked for, and graphs run")
     if config.graphs_enabled is not False:
         return Vote("intent", "for", f"graphs were asked for ({config.requested_mode or 'enabled'})")
     by = config.enforced_by or config.mode_reason or "something"
