@@ -103,7 +103,15 @@ def test_admission_above_the_ceiling_is_told_in_tokens_too():
     found = Overflow().judge(evidence(window(), config=config))
     assert isinstance(found, Finding)
     assert "graphs end at 16" in found.title
-    assert "--cudagraph-capture-sizes 4 64 256" in (found.remedy or "")
+    assert "(--cudagraph-capture-sizes 4 64 256, in place of any --max-cudagraph-capture-size)" in (found.remedy or "")
+
+
+def test_batches_above_the_ceiling_get_a_maximum_that_holds_them():
+    sizes = (1, 2, 4, 8, 16, 24, 32, 40)
+    config = EngineConfig(engine="vllm", capture_sizes=sizes, capture_unit="sequences", max_batch_size=45)
+    found = Overflow().judge(evidence(window(), config=config))
+    assert isinstance(found, Finding)
+    assert "(--max-cudagraph-capture-size 48)" in (found.remedy or "")  # from 45 vLLM would capture to 40, as before
 
 
 def ranks(version, admission=100, shared="True"):

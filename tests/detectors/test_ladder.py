@@ -52,12 +52,13 @@ def test_kept_top_is_covered_at_least_cost(seen, model, top):
     assert found.step_us == pytest.approx(brute_force(seen, model, top))
 
 
-@given(histograms, st.sets(st.integers(1, 64), min_size=1, max_size=4), models, st.booleans(), st.booleans())
-def test_advice_is_never_worse_and_covers_no_less(seen, current, model, padding, keep_above):
-    advice = advise(seen, sorted(current), replace(model, max_sizes=8), padding=padding, keep_above=keep_above)
+@given(histograms, st.sets(st.integers(1, 64), min_size=1, max_size=4), models, st.booleans(), st.integers(1, 70))
+def test_advice_is_never_worse_and_covers_no_less(seen, current, model, padding, admitted):
+    advice = advise(seen, sorted(current), replace(model, max_sizes=8), padding=padding, keep_up_to=admitted)
     assert advice.then.step_us <= advice.now.step_us * (1 + 1e-9)
     assert max(advice.then.sizes, default=0) >= max(current)
-    assert not keep_above or {size for size in current if size > max(seen)} <= {*advice.then.sizes}
+    holds_admitted = min((size for size in current if size >= admitted), default=admitted)
+    assert {size for size in current if max(seen) < size <= holds_admitted} <= {*advice.then.sizes}
     assert 0 <= advice.saved_ratio <= 1
 
 
@@ -113,6 +114,9 @@ def test_nothing_seen_gives_nothing():
         ("vllm", "0.11.0", "--cuda-graph-sizes 1 8 48"),
         ("vllm", "v0.9.2", "--cuda-graph-sizes 1 8 48"),
         ("vllm", None, "--cudagraph-capture-sizes 1 8 48"),
+        ("vllm", "0.1.dev1+gabc1234", "--cudagraph-capture-sizes 1 8 48"),
+        ("vllm", "dev", "--cudagraph-capture-sizes 1 8 48"),
+        ("sglang", "0.0.0.dev0", "--cuda-graph-bs-decode 1 8 48"),
         ("sglang", "0.5.9", "--cuda-graph-bs 1 8 48"),
         ("sglang", "0.5.13", "--cuda-graph-bs 1 8 48"),
         ("sglang", "0.5.14", "--cuda-graph-bs-decode 1 8 48"),
@@ -133,12 +137,17 @@ def test_single_size_is_not_given_to_a_flag_that_means_all_up_to_it():
     assert sizes_flag("vllm", (64,), "0.12.0") == "--cudagraph-capture-sizes 64"
 
 
+GROWN = "--cudagraph-capture-sizes 1 2 4 8 16 32 48, in place of any --max-cudagraph-capture-size"
+
+
 @pytest.mark.parametrize(
     ("engine", "version", "present", "text"),
     [
         ("vllm", "0.11.1", (), "--max-cudagraph-capture-size 48"),
         ("vllm", "0.33.0", (1, 2, 4, 8, 16, 24, 32), "--max-cudagraph-capture-size 48"),
-        ("vllm", "0.33.0", (1, 2, 4, 8, 16, 32), "--cudagraph-capture-sizes 1 2 4 8 16 32 48"),
+        ("vllm", "0.33.0", (1, 2, 4, 8, 16, 32), GROWN),
+        ("vllm", "0.33.0", (1, 2, 4, 8, 16, 32, 48), "--cudagraph-capture-sizes 1 2 4 8 16 32 48"),
+        ("vllm", "0.11.0", (3, 5), "--cuda-graph-sizes 3 5 48"),
         ("vllm", "0.11.0", (1, 2, 4, 8, 16, 24, 32), "--cuda-graph-sizes 48"),
         ("sglang", "0.5.9", (1, 2, 4, 8, 12, 16, 24, 32), "--cuda-graph-max-bs 48"),
         ("sglang", "0.5.23", (4, 32), "--cuda-graph-bs-decode 4 32 48"),
@@ -149,6 +158,40 @@ def test_single_size_is_not_given_to_a_flag_that_means_all_up_to_it():
 )
 def test_ceiling_is_raised_by_a_list_where_a_list_was_given(engine, version, present, text):
     assert ceiling_flag(engine, 48, version, present) == text
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "top", "maximum"),
+    [
+        ("vllm", "0.33.0", 3, 4),
+        ("vllm", "0.33.0", 45, 48),
+        ("vllm", "0.11.0", 50, 56),
+        ("vllm", None, 250, 256),
+        ("vllm", None, 300, 304),
+        ("sglang", "0.5.9", 45, 48),
+        ("sglang", "0.5.9", 300, 304),
+        ("sglang", "0.5.9", 520, 544),
+        ("sglang", "0.5.10", 45, 45),
+        ("sglang", None, 300, 300),
+        ("trtllm", None, 45, 45),
+    ],
+)
+def test_maximum_is_one_from_which_the_engine_reaches_the_size(engine, version, top, maximum):
+    assert ceiling_flag(engine, top, version).split()[-1] == str(maximum)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "present", "top", "text"),
+    [
+        (4, (4, 8, 16, 24, 32), 48, "--max-cudagraph-capture-size 48"),
+        (3, (3, 6, 9, 18, 24), 51, "--max-cudagraph-capture-size 64"),  # from 56 it ends at 48: 56 becomes 57
+        (3, (3, 6, 9, 18, 24), 258, "--max-cudagraph-capture-size 272"),  # from 264 it ends at 249
+        (4, (1, 2, 4, 8, 16, 24, 32), 48, "--max-cudagraph-capture-size 48"),  # before vLLM rounds them
+        (4, (4, 32), 48, "--cudagraph-capture-sizes 4 32 48, in place of any --max-cudagraph-capture-size"),
+    ],
+)
+def test_sizes_that_vllm_rounded_for_speculation_are_its_own(tokens, present, top, text):
+    assert ceiling_flag("vllm", top, "0.33.0", present, tokens) == text
 
 
 @pytest.mark.parametrize(
@@ -211,14 +254,20 @@ GENERATED = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
 
 
 @pytest.mark.parametrize(
-    ("fields", "kept"),
-    [({}, True), ({"resolved_mode": "FULL_DECODE_ONLY"}, False), ({"engine": "sglang"}, False)],
+    ("fields", "up_to"),
+    [
+        ({}, 512),  # mixed batches are larger than what is admitted to decode
+        ({"resolved_mode": "FULL_DECODE_ONLY"}, 64),
+        ({"engine": "sglang"}, 64),
+        ({"engine": "sglang", "max_batch_size": None}, 512),
+    ],
 )
-def test_sizes_above_decode_stay_where_mixed_batches_use_them(fields, kept):
-    advice = from_evidence(evidence({9: 1000}, capture_sizes=GENERATED, max_batch_size=256, **fields))
+def test_sizes_above_those_seen_stay_as_far_as_batches_may_grow(fields, up_to):
+    advice = from_evidence(evidence({9: 1000}, capture_sizes=GENERATED, **{"max_batch_size": 60, **fields}))
     assert advice is not None
-    above = tuple(size for size in GENERATED if size > 9)
-    assert advice.then.sizes == ((9, *above) if kept else (9, 512))
+    above = {size for size in GENERATED if 9 < size <= up_to}
+    assert set(advice.then.sizes) == {9, 512} | above
+    assert 9 not in {size for size, saved in advice.saved_by_size.items() if saved > 0.2}  # the next is 16, not 512
 
 
 def test_sizes_that_served_since_the_start_are_not_given_up():

@@ -4,12 +4,14 @@ By dynamic programming: a batch is padded to the next captured size, or runs eag
 costs time at start and memory for as long as the process lives. Every rung of a best ladder is a size that was seen (or
 must be kept), since any other could be lowered to the largest seen size below it.
 
-Bad at: batches that will come but did not; keep what admission allows (`keep_top`). Steps whose time does not grow
-with the size (padding is free there) make the ladder short, which is right.
+Bad at: batches below the largest seen that will come but did not; above it the present sizes stay, as far as admission
+allows (`keep_up_to`). Steps whose time does not grow with the size (padding is free there) make the ladder short, which
+is right.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,16 +154,18 @@ def advise(
     *,
     padding: bool = True,
     keep_top: int | None = None,
-    keep_above: bool = False,
+    keep_up_to: float = math.inf,
 ) -> Advice:
     """The best ladder beside the present one; never worse under the model, and never covering less.
 
-    Shape: `seen` steps by size and `current` captured sizes, in one unit; `keep_above` keeps the present sizes above
-    all that were seen, for batches that are not in `seen` and are padded to the same sizes.
+    Shape: `seen` steps by size and `current` captured sizes, in one unit; the present sizes above all that were seen
+    stay, up to the first that holds `keep_up_to`, for batches that are not in `seen` yet or are counted elsewhere.
     """
     top = max([*current, keep_top or 0], default=0) or None
     largest = max(seen, default=0)
-    kept = sorted({*(s for s in current if keep_above and s > largest), *([top] if top else [])})
+    present = sorted(current)
+    served = present[: bisect_left(present, keep_up_to) + 1]
+    kept = sorted({*(size for size in served if size > largest), *([top] if top else [])})
     now = price(seen, current, model, padding)
     best = best_ladder(seen, model.beside(len(kept[1:])), kept[0] if kept else None)
     then = price(seen, [*best.sizes, *kept], model)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.window import Window
-from replaywatch.detectors.engine_flags import excludes_maximum, sizes_flag
+from replaywatch.detectors.engine_flags import instead_of_maximum, sizes_flag
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.ladder import Advice, advise
 from replaywatch.detectors.ladder_cost import DEFAULT_GROWTH, CostModel, Ladder, price, savings
@@ -29,12 +30,16 @@ def from_evidence(evidence: Evidence) -> Advice | None:
     if config is None or not config.capture_sizes or not recent:
         return None
     seen = _with_lifetime(recent, _in_unit(evidence, evidence.lifetime))
-    top = max(seen)
-    if config.max_batch_size:
-        top = min(top, config.max_batch_size * tokens_of_a_sequence(evidence))
+    admitted = config.max_batch_size * tokens_of_a_sequence(evidence) if config.max_batch_size else math.inf
     model, padding = _model(evidence, config, recent), config.padding is not False
-    keep_above = _serve_more_than_decode(config)
-    advice = advise(seen, config.capture_sizes, model, padding=padding, keep_top=top, keep_above=keep_above)
+    advice = advise(
+        seen,
+        config.capture_sizes,
+        model,
+        padding=padding,
+        keep_top=int(min(max(seen), admitted)),
+        keep_up_to=math.inf if _serve_more_than_decode(config) else admitted,
+    )
     steps_only = replace(model, capture_us=0.0)
     now, then = price(recent, advice.now.sizes, steps_only, padding), price(recent, advice.then.sizes, steps_only)
     told = Advice(now, then, savings(recent, then, steps_only))
@@ -49,9 +54,7 @@ def advice_text(evidence: Evidence) -> str | None:
     engine = config.engine if config.engine != "unknown" else evidence.workload.engine
     version = evidence.fingerprint.engine_version if evidence.fingerprint else None
     now, then = advice.now, advice.then
-    instead = ""
-    if excludes_maximum(engine, version) and then.sizes[-1] != now.sizes[-1]:
-        instead = ", in place of any --max-cudagraph-capture-size"
+    instead = instead_of_maximum(engine, now.sizes, then.sizes, version)
     changes = _change("padding", now.padding_ratio, then.padding_ratio)
     changes += _change("eager steps", now.eager_ratio, then.eager_ratio)
     return (
