@@ -38,14 +38,20 @@ class GraphPatches:
         return patches.wrap(kind, "replay", "graph replays", self.replay)
 
     def replay(self, original: Function, on: Switch) -> Function:
-        """The hot path: one look-up, two clock readings, one row of a ring; under 1 us (measured by the benchmark)."""
+        """Counts replays, and notes when each was made."""
         if not accepts(original, 1) or getattr(getattr(original, "__code__", None), "co_argcount", 1) != 1:
             return self._replay_of_unknown_shape(original, on)
+        return self._replay(original, on)
+
+    def _replay(self, original: Function, on: Switch) -> Function:
+        """The hot path: one look-up, two clock readings, one row of a ring; under 1 us (measured by the benchmark).
+
+        Where the budget does not allow that, replays are only counted: no clock reading, no row.
+        """
         ledger, timed, clock = self._ledger, self._timer.timed, perf_counter_ns
         local, new_recorder, fault = ledger.recorders.local, ledger.recorders.new, self._sight.fault
         failed, unknown, mask = ledger.call_failed, ledger.unknown, MASK
-        counted = self._counted(original, on)
-        gate: list[bool] = on  # the one thing that is asked of every replay
+        gate: list[bool] = on  # the one thing that is asked of every replay; empty where they are only counted
 
         def count_only(yes: bool) -> None:
             nonlocal gate
@@ -53,7 +59,24 @@ class GraphPatches:
 
         def replay(self: Any) -> Any:
             if not gate:
-                return counted(self) if on else original(self)
+                if not on:
+                    return original(self)
+                try:
+                    result = original(self)
+                except BaseException as error:
+                    failed(error, "replay")
+                    raise
+                try:
+                    slot = ledger.slots.get(id(self)) or unknown(self)
+                    slot.replays += 1
+                    try:
+                        local.recorder.unwritten += 1
+                    except AttributeError:
+                        new_recorder().unwritten += 1
+                except Exception as error:  # the probe's border
+                    on.off()
+                    fault("graph replays", error)
+                return result
             try:
                 recorder = local.recorder
             except AttributeError:
@@ -87,26 +110,6 @@ class GraphPatches:
             gate(yes)
         return bool(self._gates)
 
-    def _counted(self, original: Function, on: Switch) -> Function:
-        """What is left of the hot path where the budget does not allow more: no clock reading, no row."""
-        ledger, unknown, failed, fault = self._ledger, self._ledger.unknown, self._ledger.call_failed, self._sight.fault
-
-        def counted(graph: Any) -> Any:
-            try:
-                result = original(graph)
-            except BaseException as error:
-                failed(error, "replay")
-                raise
-            try:
-                slot = ledger.slots.get(id(graph)) or unknown(graph)
-                slot.replays += 1
-            except Exception as error:  # the probe's border
-                on.off()
-                fault("graph replays", error)
-            return result
-
-        return counted
-
     def practice(self, original: Function, count_only: bool = False) -> Function:
         """The replay wrapper over ledgers of its own: what the helper thread measures its cost with."""
         sight = Sight()
@@ -126,7 +129,7 @@ class GraphPatches:
         def bare(self: Any) -> Any:
             return original(self)
 
-        simple = self.replay(bare, on)
+        simple = self._replay(bare, on)
         return replay
 
     def capture_begin(self, original: Function, on: Switch) -> Function:

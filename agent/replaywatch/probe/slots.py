@@ -54,16 +54,18 @@ class Recorder:
 
     Shape: row i modulo RING is replay i: start and end on the host in nanoseconds, number of the graph. A row is one
     tuple, so a reader never meets half of one; each new row frees an old one, so nothing accumulates.
+    `n` counts the rows so far, `unwritten` the replays that were counted without one.
     """
 
     __slots__ = (
         "__weakref__", "last_start_ns", "left", "n", "previous", "read", "rows", "sample", "step_start_ns", "still",
-        "stream", "thread_id", "timed_ns",
+        "stream", "thread_id", "timed_ns", "unwritten",
     )  # fmt: skip
 
     def __init__(self, left: int) -> None:
         self.rows: list[Row] = [(0, 0, 0)] * RING
         self.n = 0
+        self.unwritten = 0
         self.read = 0
         self.left = left
         self.sample: Any = None
@@ -99,6 +101,11 @@ class Recorders:
         """The calling thread's recorder."""
         recorder: Recorder | None = getattr(self.local, "recorder", None)
         return recorder or self.new()
+
+    def replays_here(self) -> int:
+        """How often the calling thread has replayed so far."""
+        recorder: Recorder | None = getattr(self.local, "recorder", None)
+        return recorder.n + recorder.unwritten if recorder is not None else 0
 
     def alive(self) -> list[Recorder]:
         """Recorders of the threads that still run."""

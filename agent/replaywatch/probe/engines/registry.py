@@ -27,13 +27,10 @@ ADAPTERS: tuple[type[EngineAdapter], ...] = (
 def attach(session: Session) -> Port:
     """Give a session its adapters, and let each wait for its engine. Never raises; costs no import of an engine."""
 
-    def replays_here() -> int:
-        recorder = getattr(session.ledger.recorders.local, "recorder", None)
-        return recorder.n if recorder is not None else 0
-
     def loop_works() -> bool:
         return session.own is not None and session.own.works()
 
+    replays_here = session.ledger.recorders.replays_here
     port = Port(
         session.sight, session.imports, session.steps, session.ledger, replays_here, session.wake, loop_works=loop_works
     )
