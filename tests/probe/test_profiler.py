@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from probe.harness import seen
-from replaywatch.probe import tracing
+from replaywatch.probe import graph_trace, tracing
 
 START = "import replaywatch.probe as probe; probe.start()\n"
 # A tracer that notes what is asked of it, in the place of the native one.
@@ -266,6 +266,49 @@ def test_graphs_that_cannot_be_traced_as_a_whole_are_a_blind_spot(program: str, 
     )
     assert [spot for spot in window.blind if spot.signal == "graph trace" and words in spot.reason], window.blind
     assert [spot for spot in window.blind if spot.reason == tracing.OFF]
+
+
+def test_a_probe_that_begins_after_cuda_says_that_it_is_too_late(tmp_path: Path) -> None:
+    window = seen(
+        "import torch\n" + NATIVE + "torch.cuda.init()\n" + START + TRACER + "time.sleep(0.4); assert log == []\n",
+        tmp_path,
+        REPLAYWATCH_PROBE_KERNELS="",
+        REPLAYWATCH_PROBE_GRAPH_TRACE="1",
+    )
+    assert {spot.reason for spot in window.blind if spot.signal == "graph trace"} == {graph_trace.TOO_LATE}
+
+
+def test_what_asks_for_devices_does_not_wait_for_a_stretch(tmp_path: Path) -> None:
+    seen(
+        "import torch\n"
+        + NATIVE
+        + START
+        + TRACER
+        + """
+import threading
+def enable_graph_level(self):
+    raise RuntimeError("this CUPTI is too old")
+Tracer.enable_graph_level = enable_graph_level
+began, asked = threading.Event(), threading.Event()
+def run_window(self, duration_ms):
+    began.set()
+    log.append(asked.wait(20))
+Tracer.run_window = run_window
+torch._C._cuda_init()
+tracing = session.current().tracing
+stretch = threading.Thread(target=tracing.run, args=(1, 1))
+stretch.start()
+assert began.wait(20)
+assert torch._C._cuda_getDeviceCount() == 4
+asked.set()
+stretch.join()
+assert log == ["calibrate", True], log
+torch.cuda.init()
+""",
+        tmp_path,
+        REPLAYWATCH_PROBE_GRAPH_TRACE="1",
+        REPLAYWATCH_PROBE_TRACE_EVERY_SECONDS="3600",
+    )
 
 
 def test_a_forked_child_traces_its_graphs_as_a_whole_on_its_own(tmp_path: Path) -> None:

@@ -220,6 +220,10 @@ class Tracing:
 
     def begin_graph_trace(self) -> None:
         """Trace graphs as a whole from now on, or say why not; once. Only before CUDA is initialised."""
+        if not self._graph_trace_tried:  # asked before the lock, which is held while a stretch is recorded
+            self._try_graph_trace()
+
+    def _try_graph_trace(self) -> None:
         with self._lock:
             if self._graph_trace_tried:
                 return
