@@ -106,6 +106,8 @@ class SglangAdapter(EngineAdapter):
         here = self._here
 
         def capture(*args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(*args, **kwargs)
             here.captures += 1
             try:
                 return original(*args, **kwargs)

@@ -85,6 +85,8 @@ class TransformersAdapter(EngineAdapter):
         here = self._here
 
         def generate(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(model, *args, **kwargs)
             outer = here.call
             assists = outer.model is not None and outer.model is not model
             goes_on = assists and any(kwargs.get(name) is not None for name in CACHES)

@@ -62,6 +62,8 @@ class TrtllmAdapter(EngineAdapter):
         here = self._here
 
         def warmup(*args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(*args, **kwargs)
             here.quiet += 1
             try:
                 return original(*args, **kwargs)

@@ -129,6 +129,8 @@ class StepHooks:
         here = self._here
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(*args, **kwargs)
             here.quiet += 1
             try:
                 return original(*args, **kwargs)
@@ -142,6 +144,8 @@ class StepHooks:
         here = self._here
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(*args, **kwargs)
             outer, here.answers = here.answers, []
             try:
                 return original(*args, **kwargs)
@@ -174,7 +178,7 @@ class StepHooks:
         here, quietly = self._here, self.quietly(original, on)
 
         def _dummy_run(*args: Any, **kwargs: Any) -> Any:
-            return original(*args, **kwargs) if here.idle else quietly(*args, **kwargs)
+            return original(*args, **kwargs) if not on or here.idle else quietly(*args, **kwargs)
 
         return _dummy_run
 
