@@ -323,6 +323,63 @@ session.current().ledger.slots = {}
     assert "graph replays" in {b.signal for b in window.blind}
 
 
+COLLECTING = """
+import gc, signal, threading
+from torch import device
+from replaywatch.probe import ledger, pools, sight
+signal.alarm(20)
+gc.disable()
+held = []
+def reset_in_vain(graph):
+    device.fail["reset"] = RuntimeError("CUDA error: driver shutting down")
+    try:
+        graph.reset()
+    except RuntimeError:
+        pass
+class Runner:
+    def __init__(self):
+        self.graph, self.me = torch.cuda.CUDAGraph(), self
+        held.append(self.graph)
+    def __del__(self):
+        reset_in_vain(self.graph)
+        self.graph.reset()
+def runner():
+    made = Runner()
+    with torch.cuda.graph(made.graph):
+        pass
+def collecting(before):
+    def act(*args, **kwargs):
+        gc.collect()
+        return before(*args, **kwargs)
+    return act
+class Limit(int):
+    __le__ = collecting(int.__le__)
+"""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "ledger.add_count = collecting(ledger.add_count)",
+        "ledger.GraphSlot = collecting(ledger.GraphSlot)",
+        "pools.Pool.drop = collecting(pools.Pool.drop)",
+        "pools.Pool.by_owner = collecting(pools.Pool.by_owner)",
+        "sight.MAX_OBSERVED = Limit(256)",
+        "threading.Thread.__init__ = collecting(threading.Thread.__init__)",
+    ],
+)
+def test_a_finalizer_may_reset_its_graph_wherever_the_collector_runs_it(place: str, tmp_path: Path) -> None:
+    window = seen(
+        "import torch\n" + START + COLLECTING + "from replaywatch.probe import session\n"
+        f"{place}\nRunner()\ntorch.cuda.init()\nmade = torch.cuda.CUDAGraph()\nrunner()\n"
+        "with torch.cuda.graph(made):\n    runner()\n"
+        "reset_in_vain(made)\nrunner()\nmade.reset()\nrunner()\nsession.current().ledger.take()\nrunner()\n"
+        "threads = [t for t in threading.enumerate() if t.name == 'replaywatch']\nassert len(threads) == 1, threads\n",
+        tmp_path,
+    )
+    assert not {spot.signal for spot in window.blind} & {"graph resets", "graph captures", "helper thread"}
+
+
 def test_starting_twice_hooks_once(tmp_path: Path) -> None:
     window = seen(START + START + GRAPHS + "captured().replay()\n" + START, tmp_path)
     assert window.dispatch.replays == 1

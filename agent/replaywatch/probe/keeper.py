@@ -28,7 +28,7 @@ class Keeper:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._emitter = Emitter(session)
@@ -43,12 +43,13 @@ class Keeper:
 
     def begin(self) -> None:
         """Start the thread, once."""
+        # Made before it is decided who starts: a finalizer that the collector runs meanwhile may begin a thread too.
+        now, thread = time_ns(), threading.Thread(target=self._run, name="replaywatch", daemon=True)
         with self._lock:
             if self.alive:
                 return
-            self._emitter.start_ns = time_ns()
-            thread = threading.Thread(target=self._run, name="replaywatch", daemon=True)
             self._thread = thread
+            self._emitter.start_ns = now
         try:
             thread.start()
         except RuntimeError:  # the interpreter is shutting down, or out of threads

@@ -1,7 +1,8 @@
 """`GraphLedger`: what happened to every graph of the process, counted exactly, without slowing a replay.
 
 Hooks tell it of events; the helper thread takes the differences once per window. Replays are counted by the hooks
-themselves in the graph's slot; all other events are rare and may take a lock.
+themselves in the graph's slot; all other events are rare and may take a lock. The collector may run a finalizer that
+resets a graph wherever something is allocated, under that lock too: its owner may take it again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class GraphLedger:
 
     def reset(self) -> None:
         """Start from nothing; a forked child has none of its parent's graphs."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._throwaway = threading.local()
         self._next_number = 1
         self._lost: deque[GraphSlot] = deque()
@@ -207,16 +208,21 @@ class GraphLedger:
                 # A kept graph that nobody instantiated: torch did it, in C++, at the first replay.
                 self.instantiated_unseen(slot)
         with self._lock:
-            for owner, count in self._retired_replays.items():
+            # Each is replaced before it is read: what a finalizer counts meanwhile belongs to the next window.
+            retired, self._retired_replays = self._retired_replays, {}
+            instantiations, self._instantiations = self._instantiations, {}
+            destroys, self._destroys = self._destroys, {}
+            failed, self._failed = self._failed, {}
+            resets, self._resets = self._resets, 0
+            for owner, count in retired.items():
                 add_count(replays, owner, count)
-            parts = {component: self._part(component, replays) for component in self._captures}
+            counts = {"replays": replays, "instantiations": instantiations, "destroys": destroys}
+            parts = {component: self._part(component, counts) for component in list(self._captures)}
             dispatch, timing = parts[None]
-            dispatch["resets"] = self._resets
-            if self._failed:
-                dispatch["failed_calls"] = dict(self._failed)
+            dispatch["resets"] = resets
+            if failed:
+                dispatch["failed_calls"] = failed
             timing["instantiate"] = self._instantiate.take()
-            self._failed, self._retired_replays = {}, {}
-            self._instantiations, self._destroys, self._resets = {}, {}, 0
         timing["step_period"] = self.finder.step_period.take()
         timing["graph_launch_call"] = self.finder.launch_call.take()
         for _, times in parts.values():
@@ -225,11 +231,10 @@ class GraphLedger:
         ready = [s for s in list(self.slots.values()) if s.state in ("ready", "failed")]
         return parts, self.bytes.take(ready)
 
-    def _part(self, component: str | None, replays: dict[str, int]) -> Part:
-        """What belongs to the owners that are of one component."""
+    def _part(self, component: str | None, counts: dict[str, dict[str, int]]) -> Part:
+        """What belongs to the owners that are of one component. Shape: `counts` by name, then by owner."""
         ready = [s for s in list(self.slots.values()) if s.state == "ready" and component_of(s.owner) == component]
         nodes = [s.nodes for s in ready if s.nodes is not None]
-        counts = {"replays": replays, "instantiations": self._instantiations, "destroys": self._destroys}
         own = {
             name: {owner: n for owner, n in by_owner.items() if n and component_of(owner) == component}
             for name, by_owner in counts.items()
@@ -253,8 +258,9 @@ class GraphLedger:
     def _new_slot(self, graph: Any, owner: str, state: str) -> GraphSlot:
         key = id(graph)
         with self._lock:
-            slot = GraphSlot(self._next_number, owner, state)
+            number = self._next_number
             self._next_number += 1
+        slot = GraphSlot(number, owner, state)
         slot.key = key
         slots, lost = self.slots, self._lost
 

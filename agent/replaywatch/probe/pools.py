@@ -33,7 +33,7 @@ class Pool:
     def by_owner(self) -> dict[str, int]:
         """Bytes by the owner of the graph that took them."""
         found = dict(self.gone)
-        for slot in self.alive.values():
+        for slot in list(self.alive.values()):
             found[slot.owner] = found.get(slot.owner, 0) + (slot.bytes or 0)
         return found
 
@@ -42,7 +42,7 @@ class GraphBytes:
     """Bytes per pool of the graphs alive. Missing readings make missing results, never zeros."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that the collector runs under it may reset a graph
         self._pools: dict[object, Pool] = {}
         self._known = False
 
@@ -85,7 +85,7 @@ class GraphBytes:
             if pool is not None:
                 pool.drop(slot)
                 if not pool.alive:
-                    del self._pools[slot.pool]
+                    self._pools.pop(slot.pool, None)
 
     def take(self, graphs: Iterable[GraphSlot]) -> dict[str, Any]:
         """The gauges in the wire form; empty where nothing was read. Shape: `graphs` those ready or failed."""
@@ -95,11 +95,11 @@ class GraphBytes:
         with self._lock:
             if not self._known:
                 return {}
-            for pool in self._pools.values():
+            for pool in list(self._pools.values()):
                 found = pool.by_owner()
                 for owner, size in found.items():
                     by_owner[owner] = by_owner.get(owner, 0) + size
-                used = pool.replayed or any(slot.replays for slot in pool.alive.values())
+                used = pool.replayed or any(slot.replays for slot in list(pool.alive.values()))
                 if not used and not ready.isdisjoint(pool.alive):
                     unused += sum(found.values())
         return {"pool_bytes": sum(by_owner.values()), "unused_bytes": unused, "by_owner": by_owner}

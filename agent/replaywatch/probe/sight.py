@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 
 LOGGER = logging.getLogger("replaywatch")
 MAX_BLIND = 48
@@ -21,11 +22,21 @@ class Sight:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything; also after a fork, when a lock may be held by a thread that no longer exists."""
-        self._lock = threading.Lock()
+        """Forget everything, and make the lock anew."""
+        # Its owner may take it again: the collector may run a finalizer under it whose failing call is observed here.
+        self._lock = threading.RLock()
         self._blind: dict[str, str] = {}
         self._observed: dict[tuple[str, str, str | None], int] = {}
         self.errors = 0
+
+    def after_fork(self, anew: Collection[str]) -> None:
+        """In a forked child: hooks that failed or could not be placed are not there either, all else is the parent's.
+
+        Shape: `anew` the signals whose part starts from nothing. The lock may be held by a thread that is gone.
+        """
+        kept = {signal: reason for signal, reason in dict(self._blind).items() if signal not in anew}
+        self.reset()
+        self._blind = kept
 
     def blind(self, signal: str, reason: str) -> bool:
         """Say that a signal cannot be seen, True where that is new; a later reason replaces an earlier one."""
@@ -57,7 +68,7 @@ class Sight:
     def blind_spots(self) -> list[dict[str, str]]:
         """All blind spots in the wire form."""
         with self._lock:
-            return [{"signal": signal, "reason": reason} for signal, reason in self._blind.items()]
+            return [{"signal": signal, "reason": reason} for signal, reason in dict(self._blind).items()]
 
     def take_observations(self) -> list[dict[str, object]]:
         """The observations since the last call, in the wire form."""
