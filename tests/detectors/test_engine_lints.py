@@ -163,3 +163,11 @@ def test_padding_remedy_is_the_exact_ladder():
     found = Padding().judge(evidence(seen, config=config))
     assert isinstance(found, Finding)
     assert "--cudagraph-capture-sizes 9 16" in (found.remedy or "")
+
+
+def test_sizes_rounded_for_speculation_get_a_maximum():
+    config = EngineConfig(engine="vllm", capture_sizes=(4, 8, 16, 24, 32), capture_unit="tokens",
+                          speculative_tokens=3, max_batch_size=64)  # fmt: skip
+    found = Overflow().judge(evidence(window(), config=config))
+    assert isinstance(found, Finding)
+    assert "(--max-cudagraph-capture-size 256)" in (found.remedy or "")

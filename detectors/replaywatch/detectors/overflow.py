@@ -209,7 +209,8 @@ def _remedy(evidence: Evidence, sizes: Mapping[int, int], ceiling: int | None) -
     engine = evidence.config.engine if evidence.config else evidence.workload.engine
     version = evidence.fingerprint.engine_version if evidence.fingerprint else None
     present = (evidence.config.capture_sizes if evidence.config else None) or ()
-    flag = ceiling_flag(engine, top * tokens_of_a_sequence(evidence), version, present)
+    tokens = tokens_of_a_sequence(evidence)
+    flag = ceiling_flag(engine, top * tokens, version, present, tokens)
     advice = advice_text(evidence)
     return (
         f"Capture up to the batches you admit ({flag}), or admit no more than {ceiling or 'the ceiling'} sequences."
