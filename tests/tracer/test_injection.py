@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from replaywatch.contract.wire import decode
+from replaywatch.probe.launch import ENTRY, INJECTION
 from replaywatch.probe.tracer import ABI_VERSION
 from tracer.builds import ROOT, build
 
@@ -86,15 +87,16 @@ def _inject(host: Path, environment: dict[str, str], *then: str) -> subprocess.C
     return _run([str(host), _tracer(), "inject", *then], environment)
 
 
-def _inject_python(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _inject_python(environment: dict[str, str], *flags: str, first: str = "") -> subprocess.CompletedProcess[str]:
     """A Python process with a CUPTI that is injected; how often its CUPTI was touched."""
     program = (
-        f"import ctypes, time; c = ctypes.CDLL({str(build('plain') / 'libcupti.so.13')!r}, ctypes.RTLD_GLOBAL)\n"
+        f"{first}\nimport ctypes, time\n"
+        f"c = ctypes.CDLL({str(build('plain') / 'libcupti.so.13')!r}, ctypes.RTLD_GLOBAL)\n"
         f"t = ctypes.CDLL({_tracer()!r}); assert t.InitializeInjection() == 1; time.sleep(0.2)\n"
         "print(c.fake_count(b'registrations'), c.fake_count(b'enabled'))"
     )
     often = {"REPLAYWATCH_TRACE_FIRST_MS": "1", "REPLAYWATCH_TRACE_PERIOD_MS": "10", "REPLAYWATCH_TRACE_WINDOW_MS": "5"}
-    return _run([sys.executable, "-c", program], {**often, **environment})
+    return _run([sys.executable, *flags, "-c", program], {**often, **environment})
 
 
 def _has_cupti() -> bool:
@@ -137,13 +139,39 @@ def test_another_injection_in_the_process_keeps_windows_away(
         assert f"{name}=/opt/other.so" in _receive(agent)
 
 
-def test_a_python_process_is_left_to_its_probe(agent: socket.socket, tmp_path: Path) -> None:
+def _watched(tmp_path: Path) -> dict[str, str]:
+    """The environment of `replaywatch run --inject`, with the stand-in for torch."""
+    sites = os.pathsep.join([str(ENTRY), str(ROOT / "tests/probe/stand_ins")])
+    socket_path = str(tmp_path / "agent.sock")
+    return {
+        "REPLAYWATCH_SOCKET": socket_path, "REPLAYWATCH_PROBE_SOCKET": socket_path, "REPLAYWATCH_PROBE": "1",
+        "PYTHONPATH": sites, "REPLAYWATCH_STAND_IN": "2.13", INJECTION: _tracer(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import torch.cuda",
+        "import torch.cuda, os\nchild = os.fork()\nif child: os.waitpid(child, 0), os._exit(0)",
+    ],
+    ids=["itself", "forked"],
+)
+def test_a_python_process_is_left_to_its_probe(agent: socket.socket, tmp_path: Path, first: str) -> None:
     with agent:
-        done = _inject_python({"REPLAYWATCH_SOCKET": str(tmp_path / "agent.sock"), "REPLAYWATCH_PROBE": "1"})
+        done = _inject_python(_watched(tmp_path), first=first)
         assert (done.returncode, done.stdout) == (0, "0 0\n"), done.stderr
         agent.settimeout(0.1)
         with pytest.raises(TimeoutError):  # what is not seen is said by the probe, once
             agent.recv(1 << 16)
+
+
+@pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
+def test_a_python_process_that_starts_no_probe_is_told(agent: socket.socket, tmp_path: Path, flag: str) -> None:
+    with agent:
+        done = _inject_python(_watched(tmp_path), flag)
+        assert (done.returncode, done.stdout) == (0, "0 0\n"), done.stderr
+        assert "python -I, -E and -S start none" in _receive(agent)
 
 
 def test_a_python_process_without_a_probe_says_why_it_is_not_traced(agent: socket.socket, tmp_path: Path) -> None:
@@ -193,7 +221,7 @@ def test_a_chained_injection_that_is_missing_stops_nothing(host: Path) -> None:
 def test_the_options_page_names_every_variable_that_the_tracer_reads() -> None:
     page = (ROOT / "docs/options.md").read_text()
     sources = "".join(path.read_text() for path in (ROOT / "agent/cupti-tracer/src").glob("*.cpp"))
-    names = set(re.findall(r'"(REPLAYWATCH_[A-Z0-9_]+)"', sources)) - {"REPLAYWATCH_PROBE"}
+    names = set(re.findall(r'"(REPLAYWATCH_[A-Z0-9_]+)"', sources))
     assert len(names) >= 6
     assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
 

@@ -80,6 +80,9 @@ int64_t rw_tracer_histogram(const int64_t *values, size_t count, char *json, siz
 /* Called by the CUDA driver when CUDA_INJECTION64_PATH points here. Returns 1, always: a fault never stops cuInit. */
 int InitializeInjection(void);
 
+/* A probe runs in this process and speaks for it: where the library is injected as well, it says nothing of its own. */
+void rw_tracer_leave_to_probe(void);
+
 #ifdef __cplusplus
 }
 #endif

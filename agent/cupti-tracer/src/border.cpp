@@ -197,6 +197,8 @@ RW_EXPORT int64_t rw_tracer_histogram(const int64_t *values, size_t count, char 
   });
 }
 
+RW_EXPORT void rw_tracer_leave_to_probe() { leave_to_probe(); }
+
 RW_EXPORT int InitializeInjection() {
   guarded<int>(0, [] {
     begin_injection();

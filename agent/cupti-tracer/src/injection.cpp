@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -54,8 +55,8 @@ class Outlet {
   FrameBuilder builder_;
 };
 
-// Whether the probe of a Python process says what is seen of it, and what is not.
-bool probe_speaks() { return python_is_here() && variable("REPLAYWATCH_PROBE") == "1"; }
+// Whether the probe of this process says what is seen of it, and what is not.
+std::atomic<bool> g_probe_speaks{false};
 
 std::string start_windows(Tracer &tracer, const Tracer::Sink &sink) {
   std::string why = find_obstacle(true);
@@ -74,10 +75,12 @@ std::string start_windows(Tracer &tracer, const Tracer::Sink &sink) {
 
 }  // namespace
 
+void leave_to_probe() { g_probe_speaks = true; }
+
 void begin_injection() {
   call_chained();
   const std::string socket = variable("REPLAYWATCH_SOCKET");
-  if (socket.empty() || probe_speaks()) return;
+  if (socket.empty() || g_probe_speaks) return;
   auto outlet = std::make_shared<Outlet>(socket);
   const std::string why = start_windows(
       Tracer::instance(), [outlet](const WindowReport &report, const HelperCost &cost) { outlet->send(report, cost); });

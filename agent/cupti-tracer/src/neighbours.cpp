@@ -84,7 +84,8 @@ bool python_is_here() {
 
 std::string find_obstacle(bool injected) {
   if (injected && python_is_here())
-    return "Python runs in this process: kernels are traced by the probe in it, with REPLAYWATCH_PROBE_KERNELS=1";
+    return "Python runs in this process: kernels are traced by the probe in it, with REPLAYWATCH_PROBE_KERNELS=1, where "
+           "one is started (python -I, -E and -S start none)";
   for (const Neighbour &tool : find_neighbours(own_library_path()))
     if (tool.yields) return tool.tool + " is in this process (" + tool.evidence + "); windows leave CUPTI to it";
   return {};

@@ -23,6 +23,7 @@ def watch(session: Session) -> None:
     else:
         session.sight.blind("graph replays", "graph hooks are switched off by REPLAYWATCH_PROBE_GRAPHS")
     on("torch.cuda", lambda module: when_cuda_starts(session, module))
+    on("torch.cuda", lambda _: silence_injected_tracer())
     if session.settings.graph_trace:
         on("torch.cuda", lambda _: place_graph_trace(session))
     on("multiprocessing.util", lambda module: flush_when_children_end(session, module))
@@ -71,6 +72,13 @@ def when_cuda_starts(session: Session, module: Any) -> None:
         lazy_call(session.wake)
     else:
         session.sight.blind("eager processes", "torch does not say when CUDA starts; seen from the first graph on")
+
+
+def silence_injected_tracer() -> None:
+    """Let the probe speak for this process where the CUDA driver will load the native tracer as well."""
+    from replaywatch.probe import injected
+
+    injected.leave_it_to_the_probe()
 
 
 def place_graph_trace(session: Session) -> None:
