@@ -319,6 +319,33 @@ assert not told()
     assert ("another tool put its own function over the probe's" in {b.reason for b in window.blind}) is blind
 
 
+@pytest.mark.parametrize("torch", GENERATIONS)
+def test_no_hook_of_graphs_is_blind_under_a_tool_that_calls_it(torch: str, tmp_path: Path) -> None:
+    run(
+        START
+        + GRAPHS
+        + """
+from replaywatch.probe.session import current
+patches = [p for p in current().patches._patches if p.owner is torch.cuda.CUDAGraph]
+assert len(patches) > 3, patches
+for patch in patches:
+    def tool(self, *args, ours=patch.wrapper, **kwargs):
+        return ours(self, *args, **kwargs)
+    setattr(torch.cuda.CUDAGraph, patch.name, tool)
+for _ in range(3):
+    made = captured()
+    made.replay()
+    if hasattr(made, "instantiate"):
+        made.instantiate()
+    made.reset()
+    assert current().patches.overwritten() == []
+""",
+        tmp_path / "nobody.sock",
+        torch,
+        REPLAYWATCH_PROBE_WINDOW_SECONDS="300",
+    )
+
+
 @pytest.mark.parametrize("pool", ["(7, 7)", "None"])
 def test_graphs_that_went_leave_nothing_behind_but_sums(pool: str, tmp_path: Path) -> None:
     window = seen(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from probe.harness import GENERATIONS, ROOT, pythons, run
+from replaywatch.probe import placing
+from replaywatch.probe.engines import registry
+from replaywatch.probe.engines.port import Port
+from replaywatch.probe.session import Session
+from replaywatch.probe.settings import settle
 
 NOBODY = Path("/nonexistent/agent.sock")
 
@@ -103,6 +109,58 @@ def test_namespace_packages_are_left_alone(tmp_path: Path) -> None:
         NOBODY,
         torch=None,
     )
+
+
+def test_a_stop_during_an_import_leaves_no_hook_behind() -> None:
+    run(
+        """
+import importlib.machinery
+import replaywatch.probe as probe
+from replaywatch.probe.session import current
+probe.start()
+session, execute = current(), importlib.machinery.SourceFileLoader.exec_module
+def stopping(loader, module):
+    if module.__name__ == "torch.cuda.graphs":
+        probe.stop()
+    execute(loader, module)
+importlib.machinery.SourceFileLoader.exec_module = stopping
+import torch.cuda.graphs
+assert not hasattr(torch.cuda.CUDAGraph.replay, "__wrapped__")
+session.imports.on("torch.cuda.graphs", lambda module: 1 / 0)
+session.imports.catch("torch.cuda.graphs", lambda module: 1 / 0)
+assert not session.sight.errors
+""",
+        NOBODY,
+    )
+
+
+def test_engines_that_two_threads_import_get_their_adapters_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, attached = Session(settle({}, {})), []
+
+    def attach(of: Session) -> Port:
+        attached.append(of)
+        if len(attached) == 1:
+            other = threading.Thread(target=placing.attach_adapters, args=(session,))
+            other.start()
+            other.join(5)
+            assert not other.is_alive()
+        return Port(of.sight, of.imports, of.steps, of.ledger)
+
+    monkeypatch.setattr(registry, "attach", attach)
+    placing.attach_adapters(session)
+    assert attached == [session]
+
+
+def test_a_child_forked_while_a_thread_attaches_the_adapters_says_that_it_has_none() -> None:
+    session = Session(settle({}, {}))
+    session.running = True
+    session.after_fork()
+    assert "engine adapters" not in {spot["signal"] for spot in session.sight.blind_spots()}
+    with session.attaching:
+        session.after_fork()
+        placing.attach_adapters(session)
+    assert session.port is None
+    assert "engine adapters" in {spot["signal"] for spot in session.sight.blind_spots()}
 
 
 @pytest.mark.parametrize("python", pythons() or [pytest.param("", marks=pytest.mark.skip("no other interpreter"))])

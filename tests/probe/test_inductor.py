@@ -135,6 +135,19 @@ def test_skips_that_only_the_counter_shows_are_reported_as_such(tmp_path: Path) 
     assert [(o.detail, o.count) for o in window.observations] == [(UNTOLD, 2)]
 
 
+def test_a_forked_child_tells_no_skip_of_its_parents_again(tmp_path: Path) -> None:
+    run(
+        START + TREES + "import os\nfrom torch._dynamo.utils import counters\n"
+        "from replaywatch.probe.session import current\ncounters['inductor']['cudagraph_skips'] += 2\n"
+        "child = os.fork()\nif not child:\n    current().inductor.poll_counters()\n"
+        "    assert current().sight.take_observations() == []\n    counters['inductor']['cudagraph_skips'] += 3\n"
+        "    current().inductor.poll_counters()\n"
+        "    assert [o['count'] for o in current().sight.take_observations()] == [3]\n    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n",
+        tmp_path / "nobody.sock",
+    )
+
+
 @pytest.mark.parametrize("torch", ["2.9", "2.11", "2.13", "2.14"])
 def test_the_silent_return_of_a_partition_is_seen(torch: str, tmp_path: Path) -> None:
     window = seen(

@@ -112,6 +112,29 @@ def test_a_forked_child_closes_its_copy_of_the_socket(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_a_forked_child_keeps_the_blind_spots_of_hooks_that_are_not_in_place(tmp_path: Path) -> None:
+    run(
+        START + "import os\nfrom replaywatch.probe import session\nsight = session.current().sight\n"
+        "sight.blind('vllm steps', 'no such class in this version')\nsight.blind('hang watch', 'a foreign stream')\n"
+        "probe.record_step('full', batch=-1)\nsight.fault('graph replays', ValueError())\nchild = os.fork()\n"
+        "if not child:\n    told = {spot['signal'] for spot in sight.blind_spots()}\n"
+        "    assert {'vllm steps', 'graph replays'} <= told, told\n"
+        "    assert not {'hang watch', 'steps of record_step'} & told, told\n    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n",
+        tmp_path / "nobody.sock",
+    )
+
+
+def test_a_session_that_was_stopped_is_kept_by_nobody(tmp_path: Path) -> None:
+    run(
+        "import gc, multiprocessing.util, torch, weakref\nimport replaywatch.probe as probe\n"
+        "from replaywatch.probe import session\nfound = []\nfor _ in range(3):\n    probe.start()\n"
+        "    found.append(weakref.ref(session.current()))\n    probe.stop()\ngc.collect()\n"
+        "assert [ref() for ref in found] == [None] * 3\ntorch.cuda.init()\n",
+        tmp_path / "nobody.sock",
+    )
+
+
 def test_a_forked_child_that_does_nothing_sends_nothing(tmp_path: Path) -> None:
     frames = all_frames(
         START + GRAPHS + "captured().replay()\nimport os\nchild = os.fork()\nif not child:\n    os._exit(0)\n"

@@ -14,7 +14,12 @@ from replaywatch.contract.window import FALLBACK_REASONS, Mode, Phase
 from replaywatch.probe import inductor_reasons
 from replaywatch.probe.budget import Budget
 from replaywatch.probe.cuda_errors import error_name
+from replaywatch.probe.engines.port import MAX_CELLS, Port
+from replaywatch.probe.imports import ImportWatch
+from replaywatch.probe.ledger import GraphLedger
+from replaywatch.probe.patching import Function, PatchSet, Switch
 from replaywatch.probe.settings import TABLE, Settings, default_socket, option_rows, settle, variable
+from replaywatch.probe.sight import Sight
 from replaywatch.probe.slots import RING, GraphSlot, Recorder, Recorders
 from replaywatch.probe.steps import MODES, PHASES, REASONS, StepLedger, checked_step
 from replaywatch.probe.steps_in_replays import MAX_ROWS, StepFinder, continues
@@ -301,3 +306,75 @@ def test_any_message_has_a_reason_and_a_short_text(text: str) -> None:
     assert len(detail) <= 300
     assert "\n" not in detail
     assert where is None or "/" not in where
+
+
+class Hooked:
+    """Two functions of one signal."""
+
+    def one(self) -> None:
+        """Hooked."""
+
+    def two(self) -> None:
+        """Hooked as well."""
+
+
+def handed_on(original: Function, on: Switch) -> Function:
+    def wrapper(*args: object) -> object:
+        return original(*args) if on else None
+
+    return wrapper
+
+
+@pytest.mark.parametrize("reason", ["failed", "not there"])
+def test_a_hook_that_comes_back_clears_no_other_reason_of_its_signal(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sight, switches = Sight(), []
+
+    def noted(original: Function, on: Switch) -> Function:
+        switches.append(on)
+        return handed_on(original, on)
+
+    patches = PatchSet(sight)
+    monkeypatch.setattr(Hooked, "one", Hooked.one)
+    monkeypatch.setattr(Hooked, "two", Hooked.two)
+    assert patches.wrap(Hooked, "one", "signal", noted)
+    if reason == "not there":
+        assert not patches.wrap(Hooked, "three", "signal", noted)
+    else:
+        assert patches.wrap(Hooked, "two", "signal", noted)
+    ours = Hooked.one
+    Hooked.one = lambda self: None  # type: ignore[method-assign]
+    told = [signal for _ in range(2) for signal in patches.overwritten()]
+    if reason == "failed":
+        assert told == ["signal"]
+        switches[1].off()
+        sight.fault("signal", ValueError("failed"))
+    before = sight.blind_spots()
+    assert reason in before[0]["reason"] or "does not exist" in before[0]["reason"]
+    Hooked.one = ours  # type: ignore[method-assign]
+    assert patches.overwritten() == []
+    assert sight.blind_spots() == before
+    patches.remove()
+
+
+def test_patches_that_were_removed_wrap_nothing_any_more() -> None:
+    patches, before = PatchSet(Sight()), Hooked.one
+    patches.remove()
+    assert not patches.wrap(Hooked, "one", "signal", handed_on)
+    assert Hooked.one is before
+
+
+def test_a_port_that_nobody_flushes_stays_small_and_counts_exactly() -> None:
+    sight, ledger, n = Sight(), StepLedger(), 2 * MAX_CELLS + 5
+    port = Port(sight, ImportWatch(sight), ledger, GraphLedger(sight, Recorders(0, lambda: None), lambda: None))
+    for tokens in range(n):
+        port.step("eager", 1, tokens, tokens, "other")
+    assert len(port._cells) == MAX_CELLS
+    port.flush()
+    for tokens in range(n):
+        port.step("full", 1, tokens)
+    port.flush()
+    counts = ledger.take()[None, None]
+    assert counts["steps"] == {"eager": n, "full": n}
+    assert counts["real_tokens"] == n * (n - 1)

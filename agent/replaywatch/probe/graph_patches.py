@@ -176,11 +176,12 @@ class GraphPatches:
         ledger, sight = self._ledger, self._sight
 
         def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not on:
+                return original(self, *args, **kwargs)
             try:
                 return original(self, *args, **kwargs)
             except BaseException as error:
-                if on:
-                    _guarded(sight, on, "graph captures", ledger.capture_never_began, self, error)
+                _guarded(sight, on, "graph captures", ledger.capture_never_began, self, error)
                 raise
 
         return capture_begin

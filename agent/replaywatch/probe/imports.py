@@ -27,6 +27,7 @@ class ImportWatch:
         self._callbacks: dict[str, list[Callback]] = {}
         self._loading: list[tuple[str, Callback]] = []
         self._busy = threading.local()
+        self._stopped = False
 
     def start(self) -> None:
         """Begin to watch; modules that are there already are reported at once."""
@@ -37,8 +38,9 @@ class ImportWatch:
                 self.catch(name, callback)
 
     def stop(self) -> None:
-        """Watch no longer."""
-        self._loading = []
+        """Watch no longer, for good; an import that is under way calls nobody back either."""
+        self._stopped = True
+        self._loading, self._callbacks = [], {}
         with suppress(ValueError):
             sys.meta_path.remove(self)
 
@@ -69,6 +71,8 @@ class ImportWatch:
             self._call(callback, name, module)
 
     def _call(self, callback: Callback, name: str, module: ModuleType) -> None:
+        if self._stopped:
+            return
         try:
             callback(module)
         except Exception as error:  # the probe's border: an import must not fail because of us

@@ -36,15 +36,20 @@ class InductorHooks:
 
     def __init__(self, sight: Sight, on_event: Callable[[], None]) -> None:
         self._sight, self._on_event = sight, on_event
+        self._counted_skips = 0
         self.reset()
 
     def reset(self) -> None:
         """Start from nothing."""
         self._lock = threading.Lock()
         self._depth = threading.local()
-        self._counted_skips: int | None = None
         self.skips = 0
         self.compile_modes: dict[str, int] = {}
+
+    def after_fork(self) -> None:
+        """In a forked child, to which torch's own counter came with what the parent told already."""
+        self.reset()
+        self._counted_skips = _counted_by_torch() or 0
 
     def place_skip(self, patches: PatchSet, module: Any) -> None:
         """Wrap the function that every counted skip goes through, in a module that may import it by name."""
@@ -72,21 +77,17 @@ class InductorHooks:
 
         torch counts without a word where a `CUDAGraphPolicy` declines (2.13 and later) or a function uses no GPU.
         """
-        utils = loaded("torch._dynamo.utils")
-        if utils is None:
+        if loaded("torch._dynamo.utils") is None:
             return
-        counters = getattr(utils, "counters", None)
-        if counters is None:
+        now = _counted_by_torch()
+        if now is None:
             self._sight.blind("inductor skips without a reason", "torch._dynamo.utils.counters does not exist")
             return
-        if "inductor" not in counters:
-            return
-        now = int(counters["inductor"].get("cudagraph_skips", 0))
         with self._lock:
             seen, self.skips = self.skips, 0
             before, self._counted_skips = self._counted_skips, now
         # torch._dynamo.reset() and counters.clear() may take the counter back to 0.
-        unseen = now - (before or 0) - seen if now >= (before or 0) else now - seen
+        unseen = now - before - seen if now >= before else now - seen
         if unseen > 0:
             policy = getattr(_config_now(), "cudagraph_policy", None)
             detail = f"forced_eager: {type(policy).__name__} declined" if policy is not None else UNTOLD
@@ -209,3 +210,11 @@ def mode_of(patches: dict[str, Any], config: Any) -> str:
 
 def _config_now() -> Any:
     return loaded("torch._inductor.config")
+
+
+def _counted_by_torch() -> int | None:
+    """Torch's own counter of skips; None where it has none."""
+    counters = getattr(loaded("torch._dynamo.utils"), "counters", None)
+    if counters is None:
+        return None
+    return int(counters["inductor"].get("cudagraph_skips", 0)) if "inductor" in counters else 0

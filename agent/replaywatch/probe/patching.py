@@ -1,8 +1,8 @@
 """`PatchSet`: wrappers around other people's functions that chain, are gated, and come off again.
 
 Whatever is in place is wrapped, so patches of other tools keep working; on `remove` a wrapper is taken off only where
-it is still the outermost one, and is switched off for good where another tool wrapped it in turn. A failing wrapper
-switches itself off and hands every later call straight on.
+it is still the outermost one, and is switched off for good where another tool wrapped it in turn; what was removed
+wraps nothing any more. A failing wrapper switches itself off and hands every later call straight on.
 """
 
 from __future__ import annotations
@@ -74,15 +74,18 @@ class PatchSet:
         self._sight = sight
         self._patches: list[Patch] = []
         self._told: set[str] = set()
+        self._absent: set[str] = set()
+        self._removed = False
         self.renew_lock()
 
     def renew_lock(self) -> None:
         """In a forked child: a thread of the parent's may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that the collector runs under it may import, and so wrap
 
     def wrap(self, owner: Any, name: str, signal: str, wrapping: Wrapping, arguments: int | None = None) -> bool:
         """Wrap `owner.name`. False, with a blind spot under `signal`, where it is absent or not as expected.
 
+        After `remove` it does nothing: an import may have been under way, whose hooks nobody would take off.
         Shape: `owner` a class or module; `arguments` the least number of positional arguments it must accept.
         """
         found = vars(owner).get(name)
@@ -90,15 +93,14 @@ class PatchSet:
             f"{owner.__name__}.{name}"
         )  # fmt: skip
         if found is None:
-            self._sight.blind(signal, f"{where} does not exist in this version")
-            return False
+            return self._miss(signal, f"{where} does not exist in this version")
         if not callable(found) or isinstance(found, (staticmethod, classmethod)):
-            self._sight.blind(signal, f"{where} is not a plain function in this version")
-            return False
+            return self._miss(signal, f"{where} is not a plain function in this version")
         if arguments is not None and not accepts(found, arguments):
-            self._sight.blind(signal, f"{where} takes other arguments in this version")
-            return False
+            return self._miss(signal, f"{where} takes other arguments in this version")
         with self._lock:
+            if self._removed:
+                return False
             if any(patch.wrapper is found and patch.switch for patch in self._patches):
                 return True  # here already, or imported by name from where it was wrapped
             switch = Switch()
@@ -108,9 +110,15 @@ class PatchSet:
             self._patches.append(Patch(owner, name, signal, found, wrapper, switch))
         return True
 
+    def _miss(self, signal: str, reason: str) -> bool:
+        self._absent.add(signal)
+        self._sight.blind(signal, reason)
+        return False
+
     def remove(self) -> None:
         """Switch all wrappers off, and take those away that nobody wrapped in turn; the last placed goes first."""
         with self._lock:
+            self._removed = True
             for patch in reversed(self._patches):
                 patch.switch.off()
                 if patch.in_place():
@@ -120,11 +128,13 @@ class PatchSet:
     def overwritten(self) -> list[str]:
         """Signals whose wrapper was replaced by something that has not called it since.
 
-        Those told before that are seen again are no blind spots from here on.
+        Those told before that are seen again are no blind spots from here on. A signal of which a hook failed or could
+        not be placed is blind for that reason, which stays.
         """
         with self._lock:
-            lost = {p.signal for p in self._patches if len(p.switch) and p.out_of_reach()}
-            for signal in self._told - lost:
+            blind = self._absent | {p.signal for p in self._patches if not len(p.switch)}
+            lost = {p.signal for p in self._patches if len(p.switch) and p.out_of_reach()} - blind
+            for signal in self._told - lost - blind:
                 self._sight.clear(signal)
             self._told = lost
         return sorted(lost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,8 @@ def place_graphs(session: Session, module: ModuleType) -> None:
 
 
 def attach_adapters(session: Session) -> None:
-    """Load the engine adapters, once; each waits for its own engine."""
-    if session.port is None:
+    """Load the engine adapters, once; each waits for its own engine. Another thread that comes meanwhile goes on."""
+    if session.attaching.acquire(blocking=False):
         from replaywatch.probe.engines.registry import attach
 
         session.port = attach(session)
@@ -69,7 +70,14 @@ def when_cuda_starts(session: Session, module: Any) -> None:
     """Start the helper thread when this process, or a child forked from it, initialises CUDA."""
     lazy_call = getattr(module, "_lazy_call", None)
     if callable(lazy_call):
-        lazy_call(session.wake)
+        found = weakref.ref(session)  # torch may keep what it is given for good
+
+        def wake() -> None:
+            alive = found()
+            if alive is not None:
+                alive.wake()
+
+        lazy_call(wake)
     else:
         session.sight.blind("eager processes", "torch does not say when CUDA starts; seen from the first graph on")
 
@@ -91,7 +99,7 @@ def place_graph_trace(session: Session) -> None:
 def flush_when_children_end(session: Session, module: Any) -> None:
     """Children of multiprocessing leave without running atexit: give them the last window another way."""
 
-    def in_child(_: object) -> None:
-        module.Finalize(None, session.at_exit, exitpriority=0)
+    def in_child(alive: Session) -> None:  # names no session, since multiprocessing keeps it for good
+        module.Finalize(None, alive.at_exit, exitpriority=0)
 
     module.register_after_fork(session, in_child)

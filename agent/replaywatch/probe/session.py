@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from replaywatch.probe import placing
+from replaywatch.probe import keeper, placing, replay_timing, stuck, tracing
 from replaywatch.probe.budget import Budget
 from replaywatch.probe.cudagraph_trees import TreeHooks
 from replaywatch.probe.graph_nodes import NodeCounter
@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from replaywatch.probe.engines.port import Port
 
 EXIT_S = 0.5
+OWN_STEPS = "steps of record_step"
+# What a forked child cannot see is for its own parts to say.
+ANEW = (
+    keeper.SIGNAL,
+    replay_timing.SIGNAL,
+    stuck.SIGNAL,
+    tracing.SIGNAL,
+    tracing.GRAPH_SIGNAL,
+    "launch costs",
+    OWN_STEPS,
+)
 
 
 class Session:
@@ -64,6 +75,7 @@ class Session:
         self.budget = Budget(settings.budget_ratio)
         self.outlet = Outlet(settings.socket)
         self.adapters: list[Adapter] = []
+        self.attaching = threading.Lock()  # taken for good by the thread that attaches the adapters
         self.port: Port | None = None  # of the engines' adapters
         self.own: Port | None = None  # of `record_step`
         self.model: dict[str, int] = {}  # fields of EngineConfig, of `describe_model`
@@ -106,7 +118,7 @@ class Session:
         try:
             step = checked_step(mode, **about)
         except (TypeError, ValueError) as error:
-            if self.sight.blind("steps of record_step", f"steps are not counted: {error}"):
+            if self.sight.blind(OWN_STEPS, f"steps are not counted: {error}"):
                 LOGGER.warning("replaywatch: record_step: a step was not counted (%s)", error)
             return
         (self.own or self._own_port()).step(*step)
@@ -153,7 +165,7 @@ class Session:
         if not self.running:
             return
         _never_destroy(self.timer.handles())
-        self.sight.reset()
+        self.sight.after_fork(ANEW)
         for patches in (self.patches, *(adapter.patches for adapter in self.adapters)):
             patches.renew_lock()
         self.recorders.forget()
@@ -161,10 +173,13 @@ class Session:
         self.timer.reset()
         self.steps.reset()
         self.compiled.reset()
-        self.inductor.reset()
+        self.inductor.after_fork()
         self.trees.reset()
         self.tracing.reset()
         self.guard.reset()
+        if self.port is None and self.attaching.locked():
+            # Imports that the thread had begun stay locked, so none is tried here.
+            self.sight.blind("engine adapters", "the process forked while another thread loaded them")
         for port in self.ports():
             port.forget()
         self.outlet.close()

@@ -109,7 +109,7 @@ class Port:
             if count != cell.told:
                 self._ledger.add(count - cell.told, *cell.step)
                 cell.told = count
-        if len(self._cells) > MAX_CELLS:
+        if len(self._cells) >= MAX_CELLS:
             self._cells = {}  # a step under way at this moment may be lost, in a service of thousands of shapes
 
     def forget(self) -> None:
@@ -123,7 +123,11 @@ class Port:
         component = None if component == "target" else component
         told = (mode, batch, real_tokens, padded_tokens, reason, phase, component)
         self.wake()
-        return self._cells.setdefault(step, Cell(told, self.clock.pace(mode, phase, component)))
+        cell = Cell(told, self.clock.pace(mode, phase, component))
+        if len(self._cells) >= MAX_CELLS:  # told at once and not kept, until the next flush makes room
+            self._ledger.add(1, *told)
+            return cell
+        return self._cells.setdefault(step, cell)
 
 
 class EngineAdapter:
