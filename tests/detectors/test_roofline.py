@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,10 @@ from replaywatch.detectors.roofline import bandwidth_of, estimate_by_roofline
 
 LIVE = Path(__file__).parents[1] / "data" / "live"
 DATA = Path(__file__).parents[2] / "docs" / "data"
+BEFORE = {"vllm-eager-measured": "eager", "vllm-piecewise": "piecewise"}
+SIZES: dict[str, Any] = {
+    "weight_bytes": 2_200_096_768, "layers": 22, "cache_bytes_per_token": 22_528, "settings": {"max_model_len": "512"},
+}  # fmt: skip
 RUNS = {
     "vllm-default-untraced": "default", "vllm-eager-untraced": "eager",
     "vllm-ranks-untraced": "tensor_parallel", "vllm-ranks-eager-untraced": "tensor_parallel_eager",
@@ -221,6 +226,23 @@ def test_an_engine_that_sends_no_kernels_is_priced_within_a_tenth(name: str, at:
         assert finding.estimate is not None
         assert finding.estimate.low <= truth <= finding.estimate.high
         assert abs(finding.estimate.ratio / truth - 1) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "detector", "truth"),
+    [("vllm-eager-measured", "disabled", 0.832), ("vllm-piecewise", "partial_coverage", 0.629)],
+)
+def test_recordings_from_before_sizes_were_told_are_priced_with_them(name: str, detector: str, truth: float) -> None:
+    """At batch 8; kernels were traced now and then."""
+    batches = [decode(x) for x in gzip.decompress((LIVE / f"{name}.jsonl.gz").read_bytes()).splitlines()]
+    sized = [replace(b, configs={k: replace(c, **SIZES) for k, c in b.configs.items()}) for b in batches]
+    (run,) = [r for r in json.loads((DATA / "vllm-2026-11-30.json").read_text()) if r["name"] == BEFORE[name]]
+    measured = run["measured"][0]
+    (told,) = judgements(Recording(sized), measured["since_ns"], measured["until_ns"]).values()
+    (finding,) = [f for f in told.findings if f.detector == detector]
+    assert (told.severity, finding.severity) == ("page", "page")
+    assert finding.estimate is not None
+    assert abs(finding.estimate.ratio / truth - 1) <= 0.1
 
 
 @pytest.mark.parametrize("name", ["vllm-default-untraced", "vllm-ranks-untraced"])
