@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint32_t kPollMs = 5;        // buffers are emptied this often while a window is open
 constexpr uint32_t kFlushRounds = 30;  // work that was still queued gets this many polls to finish
-constexpr uint32_t kSilentRounds = 2;  // once kernels came, flushes in a row that bring nothing end the wait
+constexpr uint32_t kSilentRounds = 2;  // flushes in a row that bring nothing end the wait, once kernels came
+constexpr uint32_t kSilentRoundsBefore = 8;  // and before any came
 constexpr uint32_t kFlushWaitMs = 10;
 constexpr uint32_t kFlushForced = 1;  // CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 constexpr uint32_t kEvictRounds = 4, kEvictWaitMs = 2;  // before a profiler starts, on the thread that starts it
@@ -132,7 +133,9 @@ void WindowRunner::wait(uint32_t duration_ms, WindowReport &report, const Pause 
 // Never forced: a forced flush returns records without stamps (M21). None of our locks is held meanwhile.
 void WindowRunner::collect(WindowReport &report, const Pause &pause) {
   uint32_t silent = 0;
-  const auto is_enough = [&] { return silent >= kSilentRounds && reader_.counts().kernels != 0; };
+  const auto is_enough = [&] {
+    return silent >= (reader_.counts().kernels != 0 ? kSilentRounds : kSilentRoundsBefore);
+  };
   for (uint32_t round = 0; round < kFlushRounds && !is_enough(); ++round) {
     {
       Stopwatch watch(report.flush_ns);
