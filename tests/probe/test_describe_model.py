@@ -43,7 +43,7 @@ def test_numbers_are_told_and_go_before_what_is_counted(tmp_path: Path) -> None:
 
 
 def test_only_what_is_given_is_told(tmp_path: Path) -> None:
-    config, _ = told("probe.describe_model(weight_bytes=10, layers=0)", tmp_path)
+    config, _ = told("probe.describe_model(weight_bytes=10, layers=0, cache_bytes_per_token=1 << 70)", tmp_path)
     assert (config.weight_bytes, config.layers, config.cache_bytes_per_token) == (10, None, None)
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from replaywatch.probe.engines.port import Port
 
 EXIT_S = 0.5
+MAX_BYTES = 1 << 62  # a window holds integers of 64 bits
 OWN_STEPS = "steps of record_step"
 # What a forked child cannot see is for its own parts to say.
 ANEW = (
@@ -128,7 +129,7 @@ class Session:
         from replaywatch.probe.engines.model_size import model_size
 
         counted = {} if model is None else model_size(model, getattr(model, "config", None))
-        given = {name: int(size) for name, size in sizes.items() if size is not None and size > 0}
+        given = {name: int(size) for name, size in sizes.items() if size is not None and 0 < size < MAX_BYTES}
         self.model = {**counted, **given}
 
     def _own_port(self) -> Port:

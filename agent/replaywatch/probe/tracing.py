@@ -2,7 +2,7 @@
 
 Only where somebody asked for it: once CUPTI has recorded kernels it stays attached, and decode steps on graphs take 5
 to 10 % longer for as long as the process lives (H200, driver 580.159.04, CUPTI 13.0; docs/overhead.md). Leaving would
-take cuptiFinalize, after which every later CUPTI call of the process fails (M6).
+take cuptiFinalize, after which work on graphs fails (tests/gpu/detach.py).
 The tracer itself is `replaywatch.probe.tracer`, loaded only when the first stretch is due. It is not started while
 anything is captured, while a profiler is being set up or runs, or where a daemon may start Kineto behind Python's back.
 """
