@@ -132,12 +132,11 @@ def loops() -> dict[str, Callable[[], None]]:
 class Side:
     """A process that runs the loops under one tracer, when it is asked to."""
 
-    def __init__(self, tracer: str) -> None:
-        command = [sys.executable, str(Path(__file__)), "--side", tracer]
+    def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def measure(self, name: str) -> dict[str, Any]:
-        """One stretch of one loop. Shape: figures, details, bare_us. Raises: RuntimeError where the process ended."""
+        """One stretch of one loop, as the side tells it. Raises: RuntimeError where the process ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(name + "\n")
@@ -232,7 +231,8 @@ def main() -> None:
     from machine import describe_machine
 
     results: dict[str, Any] = {"machine": describe_machine("cuda"), "stretch_ms": STRETCH_MS, "loops": []}
-    mine, theirs = Side("ours"), Side("kineto")
+    command = [sys.executable, str(Path(__file__)), "--side"]
+    mine, theirs = Side([*command, "ours"]), Side([*command, "kineto"])
     for name in LOOPS:
         row = compare(name, mine, theirs, given.rounds)
         show(row)

@@ -13,6 +13,7 @@ import pytest
 from probe.harness import ROOT, Listener, Pump, merged, run
 from replaywatch.contract.window import Window
 from replaywatch.contract.wire import decode
+from replaywatch.probe import emission
 
 
 def _has_gpu() -> bool:
@@ -256,3 +257,66 @@ torch.cuda.synchronize()
     stuck = [o for o in window.observations if o.kind == "replay_stuck"]
     assert stuck
     assert stuck[0].detail.startswith("graph 2 of user")
+
+
+BUSY_LOOP = """
+x = torch.zeros(64, device="cuda")
+made = torch.cuda.CUDAGraph()
+with torch.cuda.graph(made):
+    for _ in range(200):
+        x.add_(1)
+torch.cuda.synchronize()
+replays, end = 0, time.time() + {seconds}
+while time.time() < end:
+    made.replay()
+    replays += 1
+    if {wait}:
+        torch.cuda.synchronize()
+torch.cuda.synchronize()
+assert x[0].item() == replays * 200, (x[0].item(), replays)
+print(replays)
+"""
+
+
+def test_launch_costs_are_calibrated_beside_running_replays(tmp_path: Path) -> None:
+    window, printed = heard(START + HEAD + BUSY_LOOP.format(seconds=6, wait=True), tmp_path, **DENSE)
+    work = window.traced
+    assert work is not None
+    assert window.dispatch.replays == int(printed)
+    assert work.calibrated_launch_ns is not None
+    assert 300 < work.calibrated_launch_ns < 100_000
+    assert work.calibrated_graph_launch_ns is not None
+    assert 300 < work.calibrated_graph_launch_ns < 1_000_000
+    assert work.calibrated_graph_gap_ns is not None
+    assert 50 < work.calibrated_graph_gap_ns < 20_000
+
+
+def test_graphs_traced_as_a_whole_are_seen_one_by_one(tmp_path: Path) -> None:
+    window, printed = heard(
+        START + HEAD + BUSY_LOOP.format(seconds=6, wait=True),
+        tmp_path,
+        REPLAYWATCH_PROBE_GRAPH_TRACE="1",
+        REPLAYWATCH_PROBE_WINDOW_SECONDS="1",
+        REPLAYWATCH_PROBE_TIME_ONE_IN="1000000",  # no events of the probe's own
+    )
+    replay = window.timing.replay
+    assert "graph trace" not in {b.signal for b in window.blind}, window.blind
+    assert window.cost is not None
+    assert window.cost.traced_windows >= 3
+    assert replay is not None
+    assert window.dispatch.replays == int(printed)
+    assert 0.1 * int(printed) < replay.count < int(printed)
+    assert 200_000 < replay.quantile(0.5) < 6e9 / int(printed)  # longer than 200 kernels of 1 us, shorter than a step
+
+
+def test_replays_that_are_only_counted_are_counted_exactly(tmp_path: Path) -> None:
+    window, printed = heard(
+        START
+        + HEAD
+        + BUSY_LOOP.format(seconds=8, wait=False).replace("range(200)", "range(1)").replace("* 200", "* 1"),
+        tmp_path,
+        REPLAYWATCH_PROBE_BUDGET_RATIO="0.0001",
+        REPLAYWATCH_PROBE_WINDOW_SECONDS="0.2",
+    )
+    assert emission.COUNTED_ONLY in {b.reason for b in window.blind}
+    assert window.dispatch.replays == int(printed)
