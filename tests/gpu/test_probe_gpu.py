@@ -149,10 +149,11 @@ time.sleep(0.6)
 """,
         tmp_path,
         REPLAYWATCH_PROBE_TIME_ONE_IN="8",
+        REPLAYWATCH_PROBE_BUDGET_RATIO="0.1",  # in windows this short the start alone takes the default one
         REPLAYWATCH_PROBE_KERNELS="0",
     )
     assert window.timing.replay is not None
-    assert window.timing.replay.count >= 3  # the budget may stretch the sampling of so short a run
+    assert window.timing.replay.count >= 20
     assert window.timing.replay.quantile(0.5) == pytest.approx(float(printed) * 1e6, rel=0.1)
 
 

@@ -37,7 +37,8 @@ def told(code: str, folder: Path) -> tuple[EngineConfig, int]:
 
 
 def test_numbers_are_told_and_go_before_what_is_counted(tmp_path: Path) -> None:
-    config, errors = told("probe.describe_model(Model(), layers=7)", tmp_path)
+    config, errors = told("probe.describe_model(Model(), layers=7, context_tokens=512)", tmp_path)
+    assert config.settings["context_length"] == "512"
     assert (config.weight_bytes, config.layers, config.cache_bytes_per_token) == (4000, 7, 3 * 2 * 2 * 16 * 2)
     assert errors == 0
 

@@ -79,11 +79,16 @@ def test_one_correlation_id_for_all_replays_is_seen_through(world: World) -> Non
     assert wrong["timing"] == right["timing"]
 
 
-def test_work_that_is_still_queued_is_not_forced_out(world: World) -> None:
+def test_work_that_is_held_back_with_what_is_queued_is_forced_out(world: World) -> None:
     script = eager_steps(6)
-    found = world.play(Script(script.work, queued_until=700_000))
-    # Its buffer holds work that is not done, so nothing comes now, and nothing is invented.
-    assert found is None or "traced" not in found
+    until = 700_000
+    found = world.play(Script(script.work, queued_until=until))
+    # The buffer holds work that is not done, so it does not come by itself. What is done by now keeps its stamps.
+    done = sum(isinstance(w, Eager) and w.end <= until for w in script.work)
+    assert 0 < done < len(script.work)
+    assert traced(found).total_kernels == done
+    undone = sum(w.end > until for w in script.work if isinstance(w, Eager | Copy))
+    assert found["devices"][0]["dropped"]["zero"] == undone
 
 
 def test_copies_without_a_single_kernel_are_a_blind_spot_and_no_work(world: World) -> None:

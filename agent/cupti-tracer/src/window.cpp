@@ -15,7 +15,10 @@ namespace {
 constexpr uint32_t kPollMs = 5;        // buffers are emptied this often while a window is open
 constexpr uint32_t kFlushRounds = 30;  // work that was still queued gets this many polls to finish
 constexpr uint32_t kSilentRounds = 2;  // flushes in a row that bring nothing end the wait, once kernels came
-constexpr uint32_t kSilentRoundsBefore = 8;  // and before any came
+// And before any came: eager work of one injected program took more than 8 rounds in three of four windows (H200).
+constexpr uint32_t kSilentRoundsBefore = kFlushRounds;
+constexpr uint32_t kSilentRoundsInVain = 8;  // where waiting has brought nothing
+constexpr uint32_t kForcedInVain = 2;        // so many forced flushes without a kernel end them
 constexpr uint32_t kFlushWaitMs = 10;
 constexpr uint32_t kFlushForced = 1;  // CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 constexpr uint32_t kEvictRounds = 4, kEvictWaitMs = 2;  // before a profiler starts, on the thread that starts it
@@ -130,12 +133,15 @@ void WindowRunner::wait(uint32_t duration_ms, WindowReport &report, const Pause 
   }
 }
 
-// Never forced: a forced flush returns records without stamps (M21). None of our locks is held meanwhile.
+// Not forced as long as anything comes by itself: a forced flush returns records of replays that still run without
+// stamps (M21). CUPTI holds a buffer back while one of its records is incomplete, and now and then all buffers of a
+// window; those are forced out, since eager work keeps its stamps whatever the flush (M20) and what has none is dropped
+// and counted. None of our locks is held meanwhile.
 void WindowRunner::collect(WindowReport &report, const Pause &pause) {
+  const auto has_come = [&] { return graph_level_ || reader_.counts().kernels != 0; };
+  const uint32_t patience = forced_in_vain_ < kForcedInVain ? kSilentRoundsBefore : kSilentRoundsInVain;
   uint32_t silent = 0;
-  const auto is_enough = [&] {
-    return silent >= (reader_.counts().kernels != 0 ? kSilentRounds : kSilentRoundsBefore);
-  };
+  const auto is_enough = [&] { return silent >= (has_come() ? kSilentRounds : patience); };
   for (uint32_t round = 0; round < kFlushRounds && !is_enough(); ++round) {
     {
       Stopwatch watch(report.flush_ns);
@@ -145,8 +151,20 @@ void WindowRunner::collect(WindowReport &report, const Pause &pause) {
     if (pool_.outstanding() == 0) break;
     pause(kFlushWaitMs);
   }
+  if (!has_come() && pool_.outstanding() != 0 && forced_in_vain_ < kForcedInVain) {
+    Stopwatch watch(report.flush_ns);
+    flush_by_force();
+    drain();
+    ++forced_in_vain_;
+  }
+  if (has_come()) forced_in_vain_ = 0;
   size_t dropped = 0;
   if (api_.dropped_records(nullptr, 0, &dropped) == kCuptiSuccess) report.cupti_dropped = dropped;
+}
+
+void WindowRunner::flush_by_force() {
+  forced_flushes_.fetch_add(1, std::memory_order_relaxed);
+  api_.flush_all(kFlushForced);
 }
 
 // A buffer whose records are not all complete stays with CUPTI, which goes on filling it whoever has registered since:
@@ -162,8 +180,7 @@ bool WindowRunner::evict_buffers() {
     discard();
   }
   if (pool_.not_back() != 0) {
-    forced_flushes_.fetch_add(1, std::memory_order_relaxed);
-    api_.flush_all(kFlushForced);
+    flush_by_force();
     discard();
   }
   return pool_.outstanding() == 0;

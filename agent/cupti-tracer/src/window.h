@@ -46,6 +46,7 @@ class WindowRunner {
   void record_graph_level(uint32_t duration_ms, WindowReport &report, const Pause &pause);
   void wait(uint32_t duration_ms, WindowReport &report, const Pause &pause);
   void collect(WindowReport &report, const Pause &pause);
+  void flush_by_force();
   size_t drain();
 
   CuptiApi api_;
@@ -56,6 +57,7 @@ class WindowRunner {
   uint64_t last_end_ = 0;               // graph level: where the stretch before this one ended, on CUPTI's clock
   std::mutex evicting_;  // never held while CUPTI is called from a window
   std::atomic<uint64_t> forced_flushes_{0};
+  uint32_t forced_in_vain_ = 0;  // windows in a row whose kernels did not come by force either
   BufferPool pool_;
   RecordStore store_;
   RecordReader reader_;

@@ -168,7 +168,9 @@ class Emitter:
         session = self._session
         extra: dict[str, Any] = dict(session.model)
         for adapter in session.adapters:
-            extra |= adapter.config()
+            known = adapter.config()
+            settings = {**extra.get("settings", {}), **(known.get("settings") or {})}
+            extra |= known | ({"settings": settings} if settings else {})
         fingerprint = snapshots.fingerprint(session.settings.model_name, session.ledger.device)
         config = snapshots.config(session.inductor.take_modes(), extra)
         return (

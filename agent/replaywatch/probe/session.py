@@ -79,7 +79,7 @@ class Session:
         self.attaching = threading.Lock()  # taken for good by the thread that attaches the adapters
         self.port: Port | None = None  # of the engines' adapters
         self.own: Port | None = None  # of `record_step`
-        self.model: dict[str, int] = {}  # fields of EngineConfig, of `describe_model`
+        self.model: dict[str, Any] = {}  # fields of EngineConfig, of `describe_model`
         self.running = False
         self.keeper = Keeper(self)
 
@@ -130,7 +130,9 @@ class Session:
 
         counted = {} if model is None else model_size(model, getattr(model, "config", None))
         given = {name: int(size) for name, size in sizes.items() if size is not None and 0 < size < MAX_BYTES}
-        self.model = {**counted, **given}
+        longest = given.pop("context_tokens", None)
+        settings = {} if longest is None else {"settings": {"context_length": str(longest)}}
+        self.model = {**counted, **given, **settings}
 
     def _own_port(self) -> Port:
         from replaywatch.probe.engines.port import Port

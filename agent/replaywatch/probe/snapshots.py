@@ -77,7 +77,9 @@ def config(compile_modes: dict[str, int], extra: dict[str, Any]) -> dict[str, An
         most = max(compile_modes, key=lambda mode: compile_modes[mode])
         fields["compile_mode"] = most
         fields["settings"] = {f"compiled.{mode}": str(count) for mode, count in compile_modes.items()}
-    return fields | {key: value for key, value in extra.items() if value is not None}
+    told = {key: value for key, value in extra.items() if value is not None}
+    settings = {**fields.get("settings", {}), **told.get("settings", {})}
+    return fields | told | ({"settings": settings} if settings else {})
 
 
 def _text(value: object) -> str | None:

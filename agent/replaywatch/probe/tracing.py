@@ -147,8 +147,9 @@ class Tracing:
 
     def run(self, now_ns: int, stretch: int, duration_ms: float | None = None) -> None:
         """Trace once, on the calling thread, and plan the next stretch."""
-        every_s = self._settings.window_seconds if self._traces_graphs else self._settings.trace_every_seconds
-        self._next_ns = now_ns + int(every_s * 1e9 * stretch)
+        # Graphs are recorded all the time, so that taking their records more rarely would save nothing.
+        every_s = self._settings.window_seconds if self._traces_graphs else self._settings.trace_every_seconds * stretch
+        self._next_ns = now_ns + int(every_s * 1e9)
         tracer = self._tracer or self._open()
         if tracer is None:
             return

@@ -33,10 +33,11 @@ class Shape:
 
 
 def sizes_of(shape: Shape) -> dict[str, int]:
-    """What a step reads of the weights, and of the cache for a token: bytes of bf16, and layers."""
+    """What a step reads of the weights, and of the cache for a token: bytes of bf16, layers, and tokens of context."""
     weights = shape.layers * 12 * shape.hidden**2 + shape.vocab * shape.hidden
     return {
         "weight_bytes": 2 * weights, "layers": shape.layers, "cache_bytes_per_token": 4 * shape.layers * shape.hidden,
+        "context_tokens": shape.kv_len,
     }  # fmt: skip
 
 

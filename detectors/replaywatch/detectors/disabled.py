@@ -11,7 +11,7 @@ from replaywatch.detectors.counterfactual import estimate_recoverable
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import eager_by_design
 from replaywatch.detectors.own_steps import estimate_by_own_steps
-from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, size_items
+from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, is_uncertain, size_items
 from replaywatch.detectors.voting import peers_vote
 
 DENSE_LAUNCH_NS: Final = 50_000
@@ -99,18 +99,23 @@ class Disabled:
             if role in PREFILL_ROLES:
                 return Healthy(self.name, f"its role is {role}, for which eager is the design", True)
             return self._unmeasured(evidence, total, eager)
-        if estimate.severity == "none":
+        is_open = is_uncertain(estimate)
+        if estimate.severity == "none" and not is_open:
             return Healthy(
                 self.name,
                 f"eager, and as one graph a step may take {readings.percent(1 - estimate.low)} of what it does",
                 True,
             )
+        vote = Vote("counterfactual", "for", f"{readings.percent(estimate.low)} or more of the step is recoverable")
+        if is_open:
+            vote = Vote("counterfactual", "abstains", readings.between(estimate))
         return Finding(
             detector=self.name,
             subject=evidence.workload.key,
-            severity=estimate.severity,
+            severity="info" if is_open else estimate.severity,
             title=f"No CUDA graph is used: all {total} steps ran eager, in {(estimate.step_us or 0) / 1000:.1f} ms "
-            f"each; as one graph such a step takes about {(estimate.graph_step_us or 0) / 1000:.1f} ms",
+            f"each; as one graph such a step takes about {(estimate.graph_step_us or 0) / 1000:.1f} ms"
+            f"{', which a trace would settle' if is_open else ''}",
             evidence=(
                 EvidenceItem("eager steps", eager, "", evidence.recent.origin),
                 *(size_items(evidence) if estimate.method == METHOD else ()),
@@ -118,12 +123,8 @@ class Disabled:
             ),
             estimate=estimate,
             causes=causes.eager_causes(evidence),
-            remedy=causes.enable_remedy(evidence),
-            votes=(
-                causes.intent_vote(evidence),
-                peers_vote(evidence),
-                Vote("counterfactual", "for", f"{readings.percent(estimate.low)} or more of the step is recoverable"),
-            ),
+            remedy=(readings.TRACE_FIRST if is_open else "") + causes.enable_remedy(evidence),
+            votes=(causes.intent_vote(evidence), peers_vote(evidence), vote),
         )
 
     def _unmeasured(self, evidence: Evidence, total: int, eager: int) -> Finding:
@@ -135,8 +136,7 @@ class Disabled:
             title=f"No CUDA graph is used ({why}); what that costs was not measured",
             evidence=(EvidenceItem("eager steps", eager, "", evidence.recent.origin),),
             causes=causes.eager_causes(evidence),
-            remedy="Record a short trace to learn what it costs, or trace kernels on one replica. "
-            + causes.enable_remedy(evidence),
+            remedy=readings.TRACE_FIRST + causes.enable_remedy(evidence),
             votes=(
                 causes.intent_vote(evidence),
                 peers_vote(evidence),

@@ -10,7 +10,7 @@ from replaywatch.detectors import causes, readings
 from replaywatch.detectors.calibration import MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import estimate_recoverable, replays_in_full
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, size_items
+from replaywatch.detectors.roofline import METHOD, estimate_by_roofline, is_uncertain, size_items
 from replaywatch.detectors.voting import peers_vote
 
 
@@ -87,16 +87,18 @@ class PartialCoverage:
     def _without_trace(self, evidence: Evidence, estimate: Estimate) -> Verdict:
         """Steps that are piecewise by the engine's own account; the cost comes from what a step must read."""
         total = sum((evidence.recent.dispatch.steps or {}).values())
-        if estimate.severity == "none":
+        is_open = is_uncertain(estimate)
+        if estimate.severity == "none" and not is_open:
             return Healthy(
                 self.name, f"piecewise, and at least {readings.percent(1 - estimate.low)} may be needed", True
             )
         return Finding(
             detector=self.name,
             subject=evidence.workload.key,
-            severity=estimate.severity,
-            title=f"Graphs are piecewise: a step takes {(estimate.step_us or 0) / 1000:.1f} ms, and about "
-            f"{(estimate.graph_step_us or 0) / 1000:.1f} ms as one graph",
+            severity="info" if is_open else estimate.severity,
+            title=f"Graphs are piecewise: a step takes {(estimate.step_us or 0) / 1000:.1f} ms, and "
+            f"about {(estimate.graph_step_us or 0) / 1000:.1f} ms as one graph"
+            f"{', which a trace would settle' if is_open else ''}",
             evidence=(
                 EvidenceItem("steps", total, "", evidence.recent.origin),
                 *(size_items(evidence) if estimate.method == METHOD else ()),
@@ -104,11 +106,13 @@ class PartialCoverage:
             ),
             estimate=estimate,
             causes=causes.eager_causes(evidence),
-            remedy=self._remedy(evidence),
+            remedy=(readings.TRACE_FIRST if is_open else "") + self._remedy(evidence),
             votes=(
                 causes.intent_vote(evidence),
                 peers_vote(evidence),
-                Vote("counterfactual", "for", _reason(estimate)),
+                Vote("counterfactual", "abstains", readings.between(estimate))
+                if is_open
+                else Vote("counterfactual", "for", _reason(estimate)),
             ),
         )
 
@@ -127,7 +131,7 @@ def _mostly_piecewise(evidence: Evidence) -> bool:
 def _reason(estimate: Estimate | None) -> str:
     if estimate is None:
         return "this tracer's stamps say nothing about gaps"
-    return f"{readings.percent(estimate.low)} to {readings.percent(estimate.high)} of the step is recoverable"
+    return readings.between(estimate)
 
 
 def _is_piecewise(work: TracedWork) -> bool:

@@ -13,6 +13,7 @@ MIN_LIVE_TRACED_STEPS = 5
 MIN_LIVE_STEPS = 50
 # Recent steps whose share of full replays is this far from the lifetime's are not those that were traced before.
 OTHER_STEPS_RATIO = 0.2
+TRACE_FIRST = "Record a short trace to learn what it costs, or trace kernels on one replica. "
 
 
 def traced(evidence: Evidence) -> TracedWork | None:
@@ -94,3 +95,8 @@ def percent(ratio: float) -> str:
     """A ratio for people: 2.2 %, 45 %."""
     value = ratio * 100
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"
+
+
+def between(estimate: Estimate) -> str:
+    """An estimate's interval for people."""
+    return f"{percent(estimate.low)} to {percent(estimate.high)} of the step is recoverable"

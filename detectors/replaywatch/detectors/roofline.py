@@ -32,6 +32,8 @@ METHOD: Final = "least time to read weights and cache"
 MIN_STEPS: Final = 50
 # Above it arithmetic takes more than reading on every device of the table, for 16-bit weights.
 MOST_SEQUENCES: Final = 128
+# A share that is likely worth a page, where the low end says nothing, is worth a word.
+WORTH_A_WORD: Final = 0.15
 # Steps that are eager on purpose say nothing of graphs.
 _PHASES: Final = (None, "decode")
 # Engines whose captured steps spend no more than 105 us a layer beside reading, as far as was measured.
@@ -119,6 +121,11 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
         graph_step_us=step_ns * (1 - share) / 1000,
         method=METHOD,
     )
+
+
+def is_uncertain(estimate: Estimate) -> bool:
+    """Whether much is likely recoverable and nothing is certain, so that it is neither a fault nor healthy."""
+    return estimate.method == METHOD and estimate.severity == "none" and estimate.ratio >= WORTH_A_WORD
 
 
 def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
