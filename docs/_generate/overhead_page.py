@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,11 +51,76 @@ replay; a pair of CUDA events adds 11 to 12 us to the replay that it times; a de
 
 def page(data: Path) -> str:
     """The whole page, with or without measurements."""
-    file = data / "bench_probe.json"
-    attached, detached = data / "attached_cost.json", data / "detach-2026-11-30.json"
-    text = INTRODUCTION + (measured(json.loads(file.read_text())) if file.is_file() else NONE)
-    text += left_behind(json.loads(attached.read_text())) if attached.is_file() else ""
-    return text + (no_way_back(json.loads(detached.read_text())) if detached.is_file() else "")
+    parts: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+        ("bench_probe.json", measured), ("attached_cost.json", left_behind), ("attach-2026-11-30.json", no_cheaper_way),
+        ("detach-2026-11-30.json", no_way_back), ("against_stamps-2026-11-30.json", beside_stamps),
+    )  # fmt: skip
+    found = [make(json.loads((data / name).read_text())) for name, make in parts if (data / name).is_file()]
+    return INTRODUCTION + ("" if (data / "bench_probe.json").is_file() else NONE) + "".join(found)
+
+
+def no_cheaper_way(results: dict[str, Any]) -> str:
+    """What each use of CUPTI leaves behind. Shape: what tests/gpu/attach.py writes with --json."""
+    parts = [
+        "\n### No cheaper way in\n",
+        "Which call leaves that? The first: handing CUPTI buffers is enough, whatever is recorded with them. A",
+        "subscription that is given up at once left it on the graph of before. One process each, a step that waits for",
+        "its replay, before and after ({gpu}, driver {driver}, CUDA {cuda}):".format(**results["machine"]),
+        "`python tests/gpu/attach.py`. Nothing of CUPTI is touched by default.\n",
+        "| what was done and undone | a replayed step | of a graph captured afterwards | the same read on the device |",
+        "|---|---|---|---|",
+    ]
+    for row in results["ways"]:
+        cells = (
+            f"{row['before'][n]:.{digits}f} to {row['after'][n]:.{digits}f} {unit} "
+            f"({row['after'][n] / row['before'][n] - 1:+.1%})".replace("%", " %")
+            for n, digits, unit in (("old_step_ms", 3, "ms"), ("new_step_ms", 3, "ms"), ("old_device_us", 0, "us"))
+        )
+        parts.append(f"| {row['way']} | " + " | ".join(cells) + " |")
+    return "\n".join(parts) + "\n"
+
+
+def beside_stamps(results: dict[str, Any]) -> str:
+    """How true a traced stretch is. Shape: what tests/gpu/against_stamps.py writes with --json."""
+    parts = [
+        "\n## How true a traced stretch is\n",
+        "Two tracers cannot record the same moment, and each changes what it watches. So every kernel of these loops",
+        "stamps the device's clock as it begins and ends, whoever watches; each tracer is compared with the stamps of",
+        "its own stretch, and the two with one another through those",
+        "({gpu}, driver {driver}, CUDA {cuda}):".format(**results["machine"]),
+        "`python tests/gpu/against_stamps.py`. A record is longer than the kernel's own stamps, by what lies around",
+        "its first and last instruction; both tracers have that alike, and between kernels of 2 us it is most of the",
+        "gap.\n",
+        "| loop | figure | ours, to its stamps | Kineto, to its stamps | ours to Kineto, same work | from, to |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in results["loops"]:
+        for name in ("busy", "idle", "kernel_us"):
+            f = row["figures"][name]
+            told = (f"{told:.3f} ({_percent(r)})" for told, r in zip(f["told"], f["to_stamps"], strict=True))
+            low, high = f["spread"]
+            between = f"{_percent(f['ours_to_kineto'])} | {_percent(low)} to {_percent(high)}"
+            parts.append(f"| {row['loop']} | {name} | " + " | ".join(told) + f" | {between} |")
+    if results.get("what"):
+        parts += ["", f"As recorded: {results['what']}."]
+    return "\n".join(parts) + "\n"
+
+
+def own_time(rows: list[dict[str, Any]]) -> list[str]:
+    """The probe's own account. Shape: `own_time` of tests/bench/bench_probe.py."""
+    parts = [
+        "",
+        "What no pair of blocks can show on a host that swings by per cents, adds up: hooks, the probe's thread and",
+        "the events that it records, as a share of the loop's time, at the defaults.",
+        "",
+        "| loop | steps | hooks | thread | timed replays | share |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        hooks, thread = row["hook_ns"] / 1e6, row["helper_cpu_ns"] / 1e6
+        told = f"{hooks:.1f} ms | {thread:.1f} ms | {row['timed_replays']} | {row['share'] * 100:.3f} %"
+        parts.append(f"| {row['loop']} | {row['steps']} | {told} |")
+    return parts
 
 
 def no_way_back(results: dict[str, Any]) -> str:
@@ -130,6 +196,7 @@ def measured(results: dict[str, Any]) -> str:
         parts.append(f"The hook on a replay of one kernel: {estimate:.2f} us (95 % interval {low:.2f} to {high:.2f}).")
     parts += ["", "Step time with the probe against without, in pairs of short blocks; 95 % intervals.", ""]
     parts += _table(results.get("loops", []), "mean_by_default")
+    parts += own_time(results["own_time"]) if "own_time" in results else []
     others = [row for row in results.get("others", []) if "skipped" not in row]
     if others:
         parts += ["", "## Other tools, same machine, same run", ""]
@@ -161,6 +228,11 @@ def _table(rows: list[dict[str, Any]], by_default: str | None) -> list[str]:
             line += f" {_change(row.get(by_default))} |"
         lines.append(line)
     return lines
+
+
+def _percent(ratio: float) -> str:
+    """A ratio as a change in percent."""
+    return f"{(ratio - 1) * 100:+.2f} %"
 
 
 def _change(ratio: list[float] | None) -> str:

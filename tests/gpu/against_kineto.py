@@ -171,9 +171,12 @@ def serve(tracer: str) -> None:
             try:
                 time.sleep(0.2)
                 found, details = ours(native) if native is not None else kinetos(Path(folder))
+                answer = {"figures": found, "details": details, "bare_us": bare_us}
+            except RuntimeError as error:
+                answer = {"silent": str(error)}
             finally:
                 loop.stop()
-            print(json.dumps({"figures": found, "details": details, "bare_us": bare_us}), flush=True)
+            print(json.dumps(answer), flush=True)
 
 
 def bare(step: Callable[[], None]) -> float:
@@ -189,12 +192,16 @@ def compare(name: str, mine: Side, theirs: Side, rounds: int) -> dict[str, Any]:
     """Turns of both tracers over one loop; the first of each pays for what is loaded once."""
     for side in (mine, theirs):
         side.measure(name)
-    turns = [(mine.measure(name), theirs.measure(name)) for _ in range(rounds)]
-    row: dict[str, Any] = {"loop": name, "rounds": rounds, "figures": {}}
+    asked = [(mine.measure(name), theirs.measure(name)) for _ in range(rounds)]
+    turns = [turn for turn in asked if "silent" not in turn[0] and "silent" not in turn[1]]
+    silent = [sum("silent" in turn[at] for turn in asked) for at in (0, 1)]
+    row: dict[str, Any] = {"loop": name, "rounds": len(turns), "silent_rounds": silent, "figures": {}}
+    if not turns:
+        return row
     for figure in turns[0][0]["figures"]:
         ours_ = [turn[0]["figures"][figure] for turn in turns]
         kineto = [turn[1]["figures"][figure] for turn in turns]
-        around = [statistics.fmean(kineto[max(0, at - 1) : at + 1]) for at in range(rounds)]
+        around = [statistics.fmean(kineto[max(0, at - 1) : at + 1]) for at in range(len(turns))]
         ratios = [m / t for m, t in zip(ours_, around, strict=True) if t]
         own = [b / a for a, b in itertools.pairwise(kineto) if a]
         row["figures"][figure] = {
@@ -210,7 +217,9 @@ def compare(name: str, mine: Side, theirs: Side, rounds: int) -> dict[str, Any]:
 
 def show(row: dict[str, Any]) -> None:
     """A few lines for one loop."""
-    print("{} (a step without a tracer: {:.0f} and {:.0f} us)".format(row["loop"], *row["bare_us"]))
+    print(f"{row['loop']} (rounds without a kernel, ours and Kineto's: {row['silent_rounds']})")
+    if "bare_us" in row:
+        print("  a step without a tracer: {:.0f} and {:.0f} us".format(*row["bare_us"]))
     for name, f in row["figures"].items():
         spread, own = f["spread"], f["kineto_to_its_next"]
         ratio = f"{f['ratio'] - 1:+.2%} ({spread[0] - 1:+.2%} to {spread[1] - 1:+.2%})" if spread else "-"

@@ -32,7 +32,8 @@ from against_kineto import Loop, Side  # noqa: E402
 
 STRETCH_MS = 200.0
 EDGE_NS = 2_000_000
-SLOTS = 1 << 23
+SLOTS = 1 << 24
+TRIES = 8  # CUPTI gives no kernels of eager work now and then, to either tracer
 Figures = dict[str, float]
 
 
@@ -171,7 +172,7 @@ def as_figures(span_ns: float, busy_ns: float, kernel_ns: float, kernels: int) -
 
 def ours(tracer: Any) -> tuple[Figures, int, int]:
     """One stretch of the native tracer: its figures, and Unix nanoseconds of its begin and end."""
-    for _ in range(4):
+    for _ in range(TRIES):
         found = tracer.run_window(STRETCH_MS)
         if found is not None and "traced" in found:
             work, window = found["traced"], found["window"]
@@ -179,7 +180,7 @@ def ours(tracer: Any) -> tuple[Figures, int, int]:
             kernel_ns = sum(ns for ns, _ in lengths) / sum(n for _, n in lengths) * work["total_kernels"]
             told = as_figures(work["total_span_ns"], work["total_busy_ns"], kernel_ns, work["total_kernels"])
             return told, window["start_ns"], window["end_ns"]
-    raise RuntimeError(f"no kernel was seen four times in a row: {found}")
+    raise RuntimeError(f"no kernel was seen {TRIES} times in a row: {found}")
 
 
 def kinetos(torch: Any, folder: Path) -> tuple[Figures, int, int]:
@@ -187,7 +188,7 @@ def kinetos(torch: Any, folder: Path) -> tuple[Figures, int, int]:
     from torch.profiler import ProfilerActivity, profile
 
     path = folder / "trace.json"
-    for _ in range(4):
+    for _ in range(TRIES):
         with profile(activities=[ProfilerActivity.CUDA]) as found:
             time.sleep(STRETCH_MS / 1e3)
         found.export_chrome_trace(str(path))
@@ -199,7 +200,7 @@ def kinetos(torch: Any, folder: Path) -> tuple[Figures, int, int]:
             found = torch.tensor(rows, dtype=torch.int64)
             found = found[found[:, 0].argsort()]
             return of_intervals(found), int(found[0, 0]) + base, int(found[-1, 1]) + base
-    raise RuntimeError("Kineto recorded no kernels four times in a row")
+    raise RuntimeError(f"Kineto recorded no kernels {TRIES} times in a row")
 
 
 def serve(tracer: str, library: str) -> None:
@@ -215,14 +216,20 @@ def serve(tracer: str, library: str) -> None:
             ahead = stamps.ahead_ns()
             stamps.clear()
             loop = Loop(step)
+            silent = None
             try:
                 time.sleep(0.1)
                 begun_ns = time.time_ns()
                 time.sleep(0.1)
                 bare_end_ns = time.time_ns()
                 told = ours(native) if native is not None else kinetos(stamps.torch, Path(folder))
+            except RuntimeError as error:
+                silent = str(error)
             finally:
                 loop.stop()
+            if silent is not None:
+                print(json.dumps({"silent": silent}), flush=True)
+                continue
             figures, begin_ns, end_ns = told
             seen = stamps.read(begin_ns + ahead + EDGE_NS, end_ns + ahead - EDGE_NS)
             bare = stamps.read(begun_ns + ahead, bare_end_ns + ahead)
@@ -237,8 +244,12 @@ def compare(name: str, mine: Side, theirs: Side, rounds: int) -> dict[str, Any]:
     """Turns of both tracers over one loop; the first of each pays for what is loaded once."""
     for side in (mine, theirs):
         side.measure(name)
-    turns = [(mine.measure(name), theirs.measure(name)) for _ in range(rounds)]
-    row: dict[str, Any] = {"loop": name, "rounds": rounds, "figures": {}}
+    asked = [(mine.measure(name), theirs.measure(name)) for _ in range(rounds)]
+    silent = [sum("silent" in turn[at] for turn in asked) for at in (0, 1)]
+    turns = [turn for turn in asked if "silent" not in turn[0] and "silent" not in turn[1]]
+    row: dict[str, Any] = {"loop": name, "rounds": rounds, "silent_rounds": silent, "figures": {}}
+    if not turns:
+        return row
     for figure in turns[0][0]["told"]:
         mean = [statistics.median(turn[at]["told"][figure] for turn in turns) for at in (0, 1)]
         truth = [statistics.median(turn[at]["stamps"][figure] for turn in turns) for at in (0, 1)]
@@ -256,7 +267,7 @@ def compare(name: str, mine: Side, theirs: Side, rounds: int) -> dict[str, Any]:
 
 def show(row: dict[str, Any]) -> None:
     """A few lines for one loop."""
-    print(row["loop"])
+    print(f"{row['loop']} (rounds without a kernel, ours and Kineto's: {row['silent_rounds']})")
     for name, f in row["figures"].items():
         own = "  ".join(
             f"{who} {told:9.3f} ({ratio - 1:+.2%} to its stamps, which are {moved / bare - 1:+.1%} to none)"

@@ -3,7 +3,8 @@
     python3 tests/gpu/attach.py --json out.json        (one GPU, torch; two minutes)
 
 Every way loads the process's libcupti, hands it buffers, does what its name says while the loop runs, undoes it, and
-times the same graph, one captured afterwards, and eager steps. Units: milliseconds a step, median of blocks.
+times the same graph, one captured afterwards, and eager steps; again three seconds later, with one more graph. Units:
+milliseconds a step, median of blocks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ MEMCPY, KERNEL, RUNTIME, CONCURRENT_KERNEL = 1, 3, 5, 10
 WAYS = (
     "nothing", "buffers only", "copies", "kernels, on and off at once", "kernels", "kernels, serialised",
     "kernels of the context", "kernels, then flushed by force", "runtime calls", "subscribed and left",
+    "kernels, then subscribed and left",
 )  # fmt: skip
 BUFFER_BYTES = 8 << 20
 REQUEST = ctypes.CFUNCTYPE(
@@ -101,6 +103,8 @@ def act(way: str, cupti: Cupti, work: Callable[[], None]) -> None:
             work()
         cupti.call("cuptiActivityDisable", kind)
     cupti.call("cuptiActivityFlushAll", int("by force" in way))
+    if "then subscribed" in way:
+        cupti.subscribe_and_leave()
 
 
 def measure(way: str) -> dict[str, Any]:
@@ -118,10 +122,12 @@ def measure(way: str) -> dict[str, Any]:
             subject.loop.tokens.tolist()
 
     act(way, cupti, work)
-    return {"way": way, "before": before, "after": subject.times(), "record_bytes": cupti.bytes}
+    after = subject.times()
+    time.sleep(3)
+    return {"way": way, "before": before, "after": after, "later": subject.times(), "record_bytes": cupti.bytes}
 
 
-def main() -> None:
+def main() -> int:
     """All ways, each in a process of its own; or one of them in this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
@@ -129,7 +135,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.way:
         print(json.dumps(measure(given.way)))
-        return
+        return 0
     from machine import describe_machine
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "ways": []}
@@ -142,6 +148,7 @@ def main() -> None:
         print(f"{way:32} {said(row)}", flush=True)
         if given.json:
             given.json.write_text(json.dumps(answer, indent=1) + "\n")
+    return int(any("error" in row for row in answer["ways"]))
 
 
 def said(row: dict[str, Any]) -> str:
@@ -149,8 +156,12 @@ def said(row: dict[str, Any]) -> str:
     if "error" in row:
         return str(row["error"])
     names = ("old_step_ms", "new_step_ms", "old_device_us", "eager_step_ms")
-    return "  ".join(f"{n} {row['before'][n]:.3f} {row['after'][n] / row['before'][n] - 1:+.1%}" for n in names)
+    return "  ".join(
+        f"{n} {row['before'][n]:.3f} {row['after'][n] / row['before'][n] - 1:+.1%} later "
+        f"{row['later'][n] / row['before'][n] - 1:+.1%}"
+        for n in names
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
