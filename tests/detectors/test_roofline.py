@@ -15,7 +15,7 @@ from engines_gpu.frames import judgements
 from replaywatch.contract.device import DeviceState
 from replaywatch.contract.histogram import HistogramBuilder
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
-from replaywatch.contract.verdict import Estimate, Finding
+from replaywatch.contract.verdict import Estimate, Finding, Healthy
 from replaywatch.contract.window import Dispatch, Timing, Window, Workload
 from replaywatch.contract.wire import Batch, decode
 from replaywatch.demo.live import Shape, sizes_of
@@ -24,7 +24,7 @@ from replaywatch.detectors.disabled import Disabled
 from replaywatch.detectors.evidence import Evidence, gather
 from replaywatch.detectors.judge import Judgement, judge
 from replaywatch.detectors.partial_coverage import PartialCoverage
-from replaywatch.detectors.roofline import bandwidth_of, estimate_by_roofline
+from replaywatch.detectors.roofline import bandwidth_of, estimate_by_roofline, size_items
 
 LIVE = Path(__file__).parents[1] / "data" / "live"
 DATA = Path(__file__).parents[2] / "docs" / "data"
@@ -44,12 +44,17 @@ H200 = Fingerprint(gpu_model="NVIDIA H200")
 def steps(
     step_ms: float, batch: int = 8, mode: str = "eager", count: int = 400, config: EngineConfig = SMALL,
     device: Fingerprint | None = H200, workload: Workload | None = None,
-    shared: DeviceState | None = None,
+    shared: DeviceState | None = None, context: int | None = None,
 ) -> Evidence:  # fmt: skip
     builder = HistogramBuilder()
     builder.add(int(step_ms * MS), count)
     made = window(
-        dispatch=Dispatch(steps={mode: count}, batch_sizes={batch: count}),
+        dispatch=Dispatch(
+            steps={mode: count},
+            batch_sizes={batch: count},
+            context_tokens=context and 7 * context,
+            context_sequences=context and 7,
+        ),
         timing=Timing(step_by_mode={mode: builder.build()}),
         workload=workload or Workload(pod="pod-a", engine="vllm"),
         device=shared,
@@ -111,7 +116,7 @@ def test_a_large_model_that_reads_all_the_time_is_no_more_than_a_word(step_ms: f
 
 
 # The demo's live decoder, eager on an H200: batches of 8 to 32 in 4.03 to 3.43 ms, 1.20 to 1.57 ms as one graph.
-DEMO = EngineConfig(engine="torch", **{k: v for k, v in sizes_of(Shape()).items() if k != "context_tokens"})
+DEMO = EngineConfig(engine="torch", **sizes_of(Shape()))
 DEMO_TRUTH = ((8, 4.03, 1.20), (16, 3.45, 1.36), (32, 3.43, 1.57))
 
 
@@ -127,12 +132,29 @@ def test_much_that_is_likely_lost_is_told_where_nothing_is_certain(batch: int, s
 
 
 @pytest.mark.parametrize(("batch", "step_ms", "graph_ms"), DEMO_TRUTH)
-def test_a_loop_that_tells_its_longest_context_is_priced(batch: int, step_ms: float, graph_ms: float) -> None:
-    told = replace(DEMO, settings={"context_length": str(Shape().kv_len)})
-    found, without = estimate(step_ms, batch, config=told), estimate(step_ms, batch, config=DEMO)
+def test_a_loop_that_tells_its_context_is_priced(batch: int, step_ms: float, graph_ms: float) -> None:
+    told = steps(step_ms, batch, config=DEMO, context=Shape().kv_len)
+    found, without = estimate_by_roofline(told), estimate(step_ms, batch, config=DEMO)
+    assert found is not None
     assert found.low <= 1 - graph_ms / step_ms <= found.high
     assert found.low > max(0.0, without.low)
     assert abs(found.ratio - (1 - graph_ms / step_ms)) < 0.05
+    assert ("context of a sequence", 512) in {(item.name, item.value) for item in size_items(told)}
+
+
+def test_long_contexts_that_keep_the_device_busy_are_no_fault() -> None:
+    """48 sequences of 60,000 tokens: reading their cache takes 13.5 of 20 ms, which nothing brings back."""
+    long = steps(20.0, 48, context=60_000)
+    assert estimate(20.0, 48).severity == "page"
+    assert isinstance(Disabled().judge(long), Healthy)
+
+
+def test_what_an_engine_tells_of_contexts_goes_before_what_it_allows() -> None:
+    allowed = replace(SMALL, settings={"max_model_len": "512"})
+    found = estimate_by_roofline(steps(14.0, 48, config=allowed, context=400))
+    assert found == estimate_by_roofline(steps(14.0, 48, config=SMALL, context=400))
+    assert found is not None
+    assert found.low > estimate(14.0, 48, config=allowed).low
 
 
 def test_where_kernels_were_traced_too_the_longer_graph_step_is_believed() -> None:

@@ -37,10 +37,28 @@ def told(code: str, folder: Path) -> tuple[EngineConfig, int]:
 
 
 def test_numbers_are_told_and_go_before_what_is_counted(tmp_path: Path) -> None:
-    config, errors = told("probe.describe_model(Model(), layers=7, context_tokens=512)", tmp_path)
-    assert config.settings["context_length"] == "512"
+    config, errors = told("probe.describe_model(Model(), layers=7)", tmp_path)
     assert (config.weight_bytes, config.layers, config.cache_bytes_per_token) == (4000, 7, 3 * 2 * 2 * 16 * 2)
     assert errors == 0
+
+
+def test_steps_of_a_loop_of_ones_own_tell_how_long_their_sequences_are(tmp_path: Path) -> None:
+    code = """
+for at in range(3):
+    probe.record_step("eager", batch=4, context_tokens=4000 + at)
+probe.record_step("eager", batch=4, phase="prefill", context_tokens=9000)
+probe.record_step("eager", context_tokens=9000)
+probe.record_step("eager", batch=4, context_tokens=-1)
+"""
+    with Listener(tmp_path / "agent.sock") as listener:
+        pump = Pump(listener)
+        run(HEAD + code + TAIL, listener)
+        batches = [decode(frame) for frame in pump.stop()]
+    windows = [w for b in batches for w in b.windows]
+    told = [w.dispatch for w in windows if w.dispatch.context_tokens is not None]
+    assert (sum(d.context_tokens or 0 for d in told), sum(d.context_sequences or 0 for d in told)) == (12_003, 12)
+    assert sum((w.dispatch.steps or {}).get("eager", 0) for w in windows) == 3 + 1 + 1 + 5
+    assert "context_tokens cannot be -1" in {b.reason.rpartition(": ")[2] for w in windows for b in w.blind}
 
 
 def test_only_what_is_given_is_told(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ class Dispatch:
     sequences (at most 64 keys; sizes above 64 keys are rounded up to a power of two); `captures` by CAPTURE_OUTCOMES;
     `updates` and `failed_calls` by error name; what ends in `_by_owner` by the code that captured the graph (vllm,
     inductor, user, ...). `eager_batch_sizes` counts the steps that were not fully replayed, `resets` those of the
-    `destroys` whose graph object lives on.
+    `destroys` whose graph object lives on. `context_tokens` is the context of all sequences of some of the steps,
+    `context_sequences` how many those were: their ratio is the usual context of a sequence.
     """
 
     steps: Mapping[str, int] | None = None
@@ -127,6 +128,8 @@ class Dispatch:
     eager_batch_sizes: Mapping[int, int] | None = None
     real_tokens: int | None = None
     padded_tokens: int | None = None
+    context_tokens: int | None = None
+    context_sequences: int | None = None
     replays: int | None = None
     captures: Mapping[str, int] | None = None
     instantiations: int | None = None

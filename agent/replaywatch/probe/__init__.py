@@ -35,7 +35,8 @@ def record_step(mode: str, **about: Any) -> None:
     """Say what became of one step of a loop of your own (full, piecewise, eager); see `probe.steps.StepLedger.record`.
 
     Call it once a step, at the same place: the time to the next call is the step's. Decode steps share a window with
-    the graphs of the process. Does nothing where the probe does not run, and never raises.
+    the graphs of the process. `context_tokens` beside `batch` says how long the sequences of a decode step are, all
+    together; it makes the cost of eager steps sharper. Does nothing where the probe does not run, and never raises.
     """
     from replaywatch.probe.session import current
 
@@ -54,15 +55,14 @@ def describe_model(
     weight_bytes: int | None = None,
     layers: int | None = None,
     cache_bytes_per_token: int | None = None,
-    context_tokens: int | None = None,
 ) -> None:
     """Say what a step of a loop of your own must read, so that its eager steps have a cost without a kernel trace.
 
     Shape: `model` a torch module whose parameters are counted, with the layers and heads of its Hugging Face `config`
     where it has one; numbers that are given go before. `weight_bytes` and `layers` are those of this device,
-    `cache_bytes_per_token` what a token of context takes of the key-value cache there, `context_tokens` the most that
-    a sequence can have; without it 4096 are thought possible. Supported engines say it themselves. Call it after
-    `start`. Does nothing where the probe does not run, and never raises.
+    `cache_bytes_per_token` what a token of context takes of the key-value cache there; how long the sequences are,
+    `record_step` says. Supported engines say it themselves. Call it after `start`. Does nothing where the probe does
+    not run, and never raises.
     """
     from replaywatch.probe.session import current
 
@@ -71,11 +71,7 @@ def describe_model(
         return
     try:
         session.describe_model(
-            model,
-            weight_bytes=weight_bytes,
-            layers=layers,
-            cache_bytes_per_token=cache_bytes_per_token,
-            context_tokens=context_tokens,
+            model, weight_bytes=weight_bytes, layers=layers, cache_bytes_per_token=cache_bytes_per_token
         )
     except Exception as error:  # the probe's border
         session.sight.fault("describe_model", error)

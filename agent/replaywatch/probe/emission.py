@@ -71,7 +71,7 @@ class Emitter:
         windows.add_traced_timing(timing, traced_timing)
         self._after_first_replays(replays)
         steps, compiled = session.steps.take(), session.compiled.take()
-        told = sum(sum(counts["steps"].values()) for counts in (*steps.values(), *compiled.values()))
+        told = sum(sum(counts.get("steps", {}).values()) for counts in (*steps.values(), *compiled.values()))
         cost = self._cost(replays, told, timed, traced_windows, traced_ns, now)
         times: dict[Any, dict[str, Any]] = {}
         for port in session.ports():

@@ -31,7 +31,7 @@ from replaywatch.probe.replay_timing import ReplayTimer
 from replaywatch.probe.settings import Settings, settle
 from replaywatch.probe.sight import LOGGER, Sight
 from replaywatch.probe.slots import Recorders
-from replaywatch.probe.steps import Adapter, StepLedger, checked_step
+from replaywatch.probe.steps import Adapter, StepLedger, checked_context, checked_step
 from replaywatch.probe.stuck import StuckWatch
 from replaywatch.probe.tracing import Tracing, load_tracer
 
@@ -117,12 +117,17 @@ class Session:
         What a window cannot hold is not counted, which is said once in the log and in every window.
         """
         try:
+            context = checked_context(about.pop("context_tokens", None))
             step = checked_step(mode, **about)
         except (TypeError, ValueError) as error:
             if self.sight.blind(OWN_STEPS, f"steps are not counted: {error}"):
                 LOGGER.warning("replaywatch: record_step: a step was not counted (%s)", error)
             return
-        (self.own or self._own_port()).step(*step)
+        port = self.own or self._own_port()
+        port.step(*step)
+        _, batch, _, _, _, phase, component = step
+        if context and batch and phase in (None, "decode") and component in (None, "target"):
+            port.context(context, batch)
 
     def describe_model(self, model: Any, **sizes: int | None) -> None:
         """Keep the sizes of a model that no adapter knows. Shape: as `replaywatch.probe.describe_model`."""
@@ -130,9 +135,7 @@ class Session:
 
         counted = {} if model is None else model_size(model, getattr(model, "config", None))
         given = {name: int(size) for name, size in sizes.items() if size is not None and 0 < size < MAX_BYTES}
-        longest = given.pop("context_tokens", None)
-        settings = {} if longest is None else {"settings": {"context_length": str(longest)}}
-        self.model = {**counted, **given, **settings}
+        self.model = {**counted, **given}
 
     def _own_port(self) -> Port:
         from replaywatch.probe.engines.port import Port

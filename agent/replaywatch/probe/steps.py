@@ -63,6 +63,11 @@ def checked_step(
     )
 
 
+def checked_context(value: Any) -> int | None:
+    """Tokens of context of all sequences of a step. Raises: ValueError or TypeError, as `checked_step`."""
+    return _size("context_tokens", value)
+
+
 def _size(name: str, value: Any) -> int | None:
     if value is None:
         return None
@@ -112,7 +117,10 @@ class Adapter(Protocol):
 class StepCounts:
     """Steps of one component and phase since the last window."""
 
-    __slots__ = ("batches", "eager_batches", "modes", "padded_tokens", "real_tokens", "reasons")
+    __slots__ = (
+        "batches", "context_sequences", "context_tokens", "eager_batches", "modes", "padded_tokens", "real_tokens",
+        "reasons",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.modes: dict[str, int] = {}
@@ -121,6 +129,8 @@ class StepCounts:
         self.eager_batches: dict[int, int] = {}
         self.real_tokens = 0
         self.padded_tokens = 0
+        self.context_tokens = 0
+        self.context_sequences = 0
 
     def wire(self) -> dict[str, Any]:
         """The counts as fields of Dispatch; absent where nothing told them."""
@@ -131,6 +141,8 @@ class StepCounts:
             "eager_batch_sizes": {str(k): v for k, v in self.eager_batches.items()},
             "real_tokens": self.real_tokens,
             "padded_tokens": self.padded_tokens,
+            "context_tokens": self.context_tokens,
+            "context_sequences": self.context_sequences,
         }
         return {key: value for key, value in fields.items() if value}
 
@@ -195,6 +207,13 @@ class StepLedger:
             if real_tokens is not None:
                 counts.real_tokens += real_tokens * times
                 counts.padded_tokens += (real_tokens if padded_tokens is None else padded_tokens) * times
+
+    def add_contexts(self, tokens: int, sequences: int) -> None:
+        """Take the context of decode steps of the main model: tokens over all their sequences."""
+        with self._lock:
+            counts = self._counts.get((None, None)) or self._new(None, None)
+            counts.context_tokens += tokens
+            counts.context_sequences += sequences
 
     def any(self) -> bool:
         """Whether a step was reported since the last window."""

@@ -33,11 +33,10 @@ class Shape:
 
 
 def sizes_of(shape: Shape) -> dict[str, int]:
-    """What a step reads of the weights, and of the cache for a token: bytes of bf16, layers, and tokens of context."""
+    """What a step reads of the weights, and of the cache for a token: bytes of bf16, and layers."""
     weights = shape.layers * 12 * shape.hidden**2 + shape.vocab * shape.hidden
     return {
         "weight_bytes": 2 * weights, "layers": shape.layers, "cache_bytes_per_token": 4 * shape.layers * shape.hidden,
-        "context_tokens": shape.kv_len,
     }  # fmt: skip
 
 
@@ -118,14 +117,15 @@ def serve(scenario: str, seconds: float, shape: Shape) -> tuple[int, int]:
         while (now := time.monotonic() - start) < seconds:
             batch = batch_at(now, TOP_BATCH[scenario])
             size = next(s for s in sizes if s >= batch)
+            told: dict[str, int] = {"batch": batch, "real_tokens": batch, "context_tokens": batch * shape.kv_len}
             if size in graphs:
                 graphs[size].replay()
-                record_step("full", batch=batch, real_tokens=batch, padded_tokens=size)
+                record_step("full", padded_tokens=size, **told)
                 replayed += 1
             else:
                 eager[size]()
                 reason = "above_ceiling" if graphs else "mode_none"
-                record_step("eager", batch=batch, real_tokens=batch, padded_tokens=batch, reason=reason)
+                record_step("eager", padded_tokens=batch, reason=reason, **told)
             torch.cuda.synchronize()
             steps += 1
     return steps, replayed

@@ -5,7 +5,8 @@ A decode step reads every weight once and the cache of its sequences, and a capt
     T_graph = f x (weights + sequences x context x cache of a token) / memory bandwidth + g x layers
 
 with a likely, a high and a low (f, context, g). The high one bounds what graphs can bring back from below, and severity
-rests on that. It needs the probe's counts and step times only, so it costs the service nothing.
+rests on that. Engines tell the context of their sequences; where none does, it is assumed. It needs the probe's counts
+and step times only, so it costs the service nothing.
 
 Measured beside it: vLLM on H200s, 1.1B parameters, batches 1 to 48, eager and PIECEWISE, one and two devices;
 transformers' generate; a decoder of our own. docs/engines.md has how far off it was.
@@ -13,8 +14,9 @@ transformers' generate; a decoder of our own. docs/engines.md has how far off it
 Not guessed: devices that are cut up (MIG), shared with another process or unknown, pipelines, whose stages wait for one
 another, and batches so large that arithmetic, not memory, takes the time.
 
-Bad at: contexts far longer than assumed; sparse models, which read less than all weights; waits for requests that are
-shorter than a few steps look like steps, so the middle step counts where it is shorter than the mean.
+Bad at: contexts far longer than assumed, where nobody tells them; sparse models, which read less than all weights;
+waits for requests that are shorter than a few steps look like steps, so the middle step counts where it is shorter than
+the mean.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Pace:
     """How a captured step goes.
 
     `reading` is times the least time to read, `layer_ns` nanoseconds beside that for each layer, `between_ns` the same
-    where ranks share each layer (two collectives of small messages), `context` tokens of context a sequence.
+    where ranks share each layer (two collectives of small messages), `context` tokens of context a sequence where
+    nobody tells them.
     """
 
     reading: float
@@ -105,10 +108,11 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     weights, token, layers = config.weight_bytes, config.cache_bytes_per_token or 0, config.layers
     is_shared = (config.tensor_parallel_size or 1) > 1
 
-    longest = _longest_context(config)
+    longest, context = _longest_context(config), context_of(evidence)
 
     def ratio(pace: Pace) -> float:
-        reading_ns = (weights + sequences * min(pace.context, longest) * token) / rate * 1e9
+        held = min(pace.context, longest) if context is None else context
+        reading_ns = (weights + sequences * held * token) / rate * 1e9
         graph_ns = pace.reading * reading_ns + (pace.layer_ns + is_shared * pace.between_ns) * layers
         return min(1.0, max(0.0, 1.0 - graph_ns / step_ns))
 
@@ -130,13 +134,24 @@ def is_uncertain(estimate: Estimate) -> bool:
 
 def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
     """What the estimate was made from."""
-    config = evidence.config
+    config, context = evidence.config, context_of(evidence)
     if config is None or config.weight_bytes is None or config.layers is None:
         return ()
-    return (
+    items = (
         EvidenceItem("weights on this device", config.weight_bytes, "bytes", "the loaded model"),
         EvidenceItem("layers on this device", config.layers, "", "the model's configuration"),
     )
+    if context is None:
+        return items
+    return (*items, EvidenceItem("context of a sequence", round(context), "tokens", evidence.recent.origin))
+
+
+def context_of(evidence: Evidence) -> float | None:
+    """Usual context of a decoded sequence in tokens, where an engine tells it."""
+    dispatch = evidence.recent.dispatch
+    if not dispatch.context_tokens or not dispatch.context_sequences:
+        return None
+    return dispatch.context_tokens / dispatch.context_sequences
 
 
 def _unreplayed_step_ns(evidence: Evidence) -> float | None:

@@ -148,5 +148,6 @@ def test_other_names_are_blind(parts, monkeypatch):
 
 def test_package_without_the_module_is_blind(parts, monkeypatch):
     monkeypatch.setitem(sys.modules, PACKAGE, ModuleType(PACKAGE))
+    monkeypatch.delitem(sys.modules, BATCHING, raising=False)  # of another test, with the real library
     parts.attach(TransformersAdapter)
     assert SIGNAL in parts.blind()

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from replaywatch.probe.engines.port import CONTEXT_ONE_IN
 from replaywatch.probe.engines.sglang import SglangAdapter
 
 DECODE = (None, None)
@@ -86,6 +87,17 @@ def test_replayed_decode_step_carries_the_size_it_was_padded_to(parts, engine):
     assert parts.taken() == {
         DECODE: {"steps": {"full": 1}, "batch_sizes": {"3": 1}, "real_tokens": 3, "padded_tokens": 4}
     }
+
+
+def test_one_decode_step_in_some_tells_how_long_its_sequences_are(parts, engine):
+    runner, tensor = engine.runner(), SimpleNamespace(item=None)
+    engine.step(runner, "EXTEND", 1, extend_num_tokens=500, seq_lens_sum=500)
+    for at in range(CONTEXT_ONE_IN + 1):
+        engine.step(runner, "DECODE", 3, seq_lens_sum=600 + at)
+        engine.step(runner, "DECODE", 3, seq_lens_sum=tensor)
+    taken = parts.taken()
+    assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (1200 + CONTEXT_ONE_IN, 6)
+    assert not [place for place, fields in taken.items() if place != DECODE and "context_tokens" in fields]
 
 
 def test_batch_past_the_ceiling_is_eager(parts, engine):

@@ -57,11 +57,15 @@ def test_eager_generate_counts_one_prefill_and_the_decode_steps(parts, model, ad
     assert taken[DECODE]["batch_sizes"] == {"2": 5}
     assert adapter.config()["graphs_enabled"] is False
     assert adapter.config()["settings"] == {"cache": "DynamicCache"}
+    # The first step after a prompt of three: its own token is in the cache by then.
+    assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (2 * 4, 2)
 
 
 def test_static_cache_without_compilation_is_forced_eager(parts, model, adapter):
     generate(model, cache_implementation="static", disable_compile=True)
-    assert parts.taken()[DECODE]["fallbacks"] == {"forced_eager": 5}
+    taken = parts.taken()[DECODE]
+    assert taken["fallbacks"] == {"forced_eager": 5}
+    assert taken["context_tokens"] == 2 * 8  # a static cache is read whole: room for three tokens, and five or six more
     config = adapter.config()
     assert config["requested_mode"] == "cache_implementation=static"
     assert config["enforced_by"] == "disable_compile=True"

@@ -6,6 +6,7 @@ import pytest
 
 from probe.engines.batches import decode, scheduled
 from replaywatch.contract.window import FALLBACK_REASONS
+from replaywatch.probe.engines.port import CONTEXT_ONE_IN
 from replaywatch.probe.engines.vllm import VllmAdapter
 
 DECODE = (None, None)
@@ -410,3 +411,34 @@ def test_version_with_other_names_is_blind_by_name_and_keeps_working(parts, stan
     del dispatcher.CudagraphDispatcher.dispatch
     parts.attach(VllmAdapter)
     assert {"vllm dispatch", "vllm graph memory"} <= parts.blind()
+
+
+def with_context(batch, *lengths, old=False):
+    """A scheduled batch as it comes: with what was computed of each running request before."""
+    lists = SimpleNamespace(num_computed_tokens=list(lengths))
+    batch.scheduled_cached_reqs = [SimpleNamespace(num_computed_tokens=n) for n in lengths] if old else lists
+    return batch
+
+
+@pytest.mark.parametrize("runner", ["v1", "v2"])
+@pytest.mark.parametrize("old", [False, True])
+def test_one_decode_step_in_some_tells_how_long_its_sequences_are(parts, engine, runner, old):
+    made = engine(runner)
+    for at in range(CONTEXT_ONE_IN + 1):
+        made.execute_model(with_context(decode(3), 100 + at, 200, 300, old=old))
+        made.execute_model(with_context(scheduled(7), 9000, old=old))
+    taken = parts.taken()
+    assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (1200 + CONTEXT_ONE_IN, 6)
+    assert "context_tokens" not in taken[PREFILL]
+
+
+def test_lengths_that_cannot_be_read_are_left_out_and_steps_go_on(parts, engine):
+    made = engine("v1")
+    batch = decode(3)
+    batch.scheduled_cached_reqs = SimpleNamespace(num_computed_tokens=[1, "a", 3])
+    made.execute_model(batch)
+    made.execute_model(decode(3))
+    taken = parts.taken()[DECODE]
+    assert taken["steps"] == {"full": 2}
+    assert "context_tokens" not in taken
+    assert parts.sight.errors == 0

@@ -13,6 +13,8 @@ from replaywatch.probe.patching import PatchSet, Switch, loaded
 from replaywatch.probe.sight import Sight
 
 MAX_CELLS = 4096
+# One decode step in so many tells how long its sequences are.
+CONTEXT_ONE_IN = 32
 
 
 class Throwaway(Protocol):
@@ -34,6 +36,9 @@ class Ledger(Protocol):
     def add(self, times: int, *step: Any) -> None:
         """Count equal steps at once."""
 
+    def add_contexts(self, tokens: int, sequences: int) -> None:
+        """Take the context of decode steps of the main model: tokens over all their sequences."""
+
 
 class Cell:
     """Steps that were equal in all that is told of them. `count` only grows; `told` is what the ledger knows of."""
@@ -54,7 +59,10 @@ class Port:
     the user's own has counted a step.
     """
 
-    __slots__ = ("_cells", "_ledger", "captures", "clock", "imports", "loop_works", "replays_here", "sight", "wake")
+    __slots__ = (
+        "_cells", "_context", "_context_in", "_context_told", "_ledger", "captures", "clock", "imports", "loop_works",
+        "replays_here", "sight", "wake",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -72,6 +80,8 @@ class Port:
         self.clock, self.loop_works = clock or StepClock(), loop_works
         self._ledger = ledger
         self._cells: dict[tuple[Any, ...], Cell] = {}
+        self._context_in = 0
+        self._context = self._context_told = (0, 0)
 
     def step(
         self,
@@ -97,6 +107,19 @@ class Port:
         self._ledger.mark(mode)
         self.clock.step(cell.pace)
 
+    def is_context_due(self) -> bool:
+        """Whether the decode step that was just counted should tell how long its sequences are."""
+        self._context_in -= 1
+        if self._context_in >= 0:
+            return False
+        self._context_in = CONTEXT_ONE_IN - 1
+        return True
+
+    def context(self, tokens: int, sequences: int) -> None:
+        """Note the context of a decode step of the main model: tokens over all its sequences, and how many."""
+        before = self._context
+        self._context = before[0] + tokens, before[1] + sequences
+
     def works(self) -> bool:
         """Whether a step was counted, or a graph replayed on this thread: what was before is warm-up and capture."""
         return bool(self._cells) or self.replays_here() > 0 or self.loop_works()
@@ -109,12 +132,17 @@ class Port:
             if count != cell.told:
                 self._ledger.add(count - cell.told, *cell.step)
                 cell.told = count
+        context, told = self._context, self._context_told
+        if context != told:
+            self._ledger.add_contexts(context[0] - told[0], context[1] - told[1])
+            self._context_told = context
         if len(self._cells) >= MAX_CELLS:
             self._cells = {}  # a step under way at this moment may be lost, in a service of thousands of shapes
 
     def forget(self) -> None:
         """Start from nothing; a forked child goes its own way."""
         self._cells = {}
+        self._context = self._context_told = (0, 0)
         self.clock.reset()
 
     def _new_cell(self, step: tuple[Any, ...]) -> Cell:

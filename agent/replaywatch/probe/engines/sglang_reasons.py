@@ -24,9 +24,9 @@ _PHASES = {
 
 
 class Batch:
-    """A batch as it came: phase (None where idle ranks keep company), sequences, tokens."""
+    """A batch as it came: phase (None where idle ranks keep company), sequences, tokens; context of all sequences."""
 
-    __slots__ = ("batch", "phase", "tokens", "width")
+    __slots__ = ("batch", "context", "phase", "tokens", "width")
 
     def __init__(self, runner: Any, forward_batch: Any) -> None:
         mode = forward_batch.forward_mode
@@ -35,6 +35,8 @@ class Batch:
         self.width = width(decode_runner(runner)) if self.phase == "decode" else 1
         extend = getattr(forward_batch, "extend_num_tokens", None) if self.phase != "decode" else None
         self.tokens = extend if isinstance(extend, int) else self.batch * self.width
+        context = getattr(forward_batch, "seq_lens_sum", None)
+        self.context = context if type(context) is int else None  # never a tensor, whose value waits for the device
 
 
 def width(graphs: Any) -> int:

@@ -25,6 +25,7 @@ GENERATION = "transformers.generation.utils"
 BATCHING = "transformers.generation.continuous_batching.continuous_api"
 # How the cache of earlier steps is handed over; to 5.8 the first.
 CACHES = ("past_key_values", "cache")
+KEY_DIMENSIONS = 4  # sequences, heads, tokens, width
 STEPPERS = ("ContinuousBatchProcessor", "ContinuousBatchingManager")
 
 
@@ -60,6 +61,7 @@ class TransformersAdapter(EngineAdapter):
         self._here = _Here()
         self._devices = devices
         self._weighed: weakref.ref[Any] | None = None
+        self._tells_context = Switch()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
         """See the base."""
@@ -155,9 +157,18 @@ class TransformersAdapter(EngineAdapter):
             self.port.step("eager", batch, None, None, "prefill_by_design", "prefill", call.component)
         elif not compiled and replayed:
             self.port.step("full", batch, batch, batch, None, "decode", call.component)
+            self._note_context(outputs, batch, call)
         elif not compiled:
             why = "dynamic_shape" if call.cache in (None, "DynamicCache") else "forced_eager"
             self.port.step("eager", batch, batch, batch, why, "decode", call.component)
+            self._note_context(outputs, batch, call)
+
+    def _note_context(self, outputs: Any, batch: int, call: _Call) -> None:
+        """Tell now and then how long the sequences of a decode step are; a static cache is read whole."""
+        if call.component is None and self._tells_context and self.port.is_context_due():
+            length = self.guarded("transformers context lengths", self._tells_context, _context_of, outputs)
+            if length:
+                self.port.context(length * batch, batch)
 
     def _generation_step(self, original: Function, on: Switch) -> Function:
         """Around `_generation_step(self, ...)` of continuous batching; a manager's is given the batch processor."""
@@ -196,6 +207,18 @@ def _requests(inputs: Any, table: bool) -> tuple[int | None, bool]:
     names = ("num_q_tokens", "actual_query_length", "total_query_length")
     tokens = next((n for name in names if (n := getattr(inputs, name, None)) is not None), None)
     return requests, table or (requests is not None and tokens == requests)
+
+
+def _context_of(outputs: Any) -> int | None:
+    """Tokens of context that a layer reads for each sequence, the mean over layers: from the shapes of their keys.
+
+    Layers are objects since 4.54, lists of tensors before. A static cache is read whole, a sliding one in its window.
+    """
+    cache = next((found for name in CACHES if (found := getattr(outputs, name, None)) is not None), None)
+    layers = getattr(cache, "layers", None)
+    keys: list[Any] = [getattr(x, "keys", None) for x in layers] if layers else getattr(cache, "key_cache", None) or []
+    lengths = [int(k.shape[-2]) for k in keys if len(getattr(k, "shape", ())) == KEY_DIMENSIONS]
+    return round(sum(lengths) / len(lengths)) if lengths else None
 
 
 def _wants_graphs(runner: Any) -> tuple[bool, bool]:
