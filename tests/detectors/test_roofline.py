@@ -80,8 +80,9 @@ MEASURED = (
 
 @pytest.mark.parametrize(("batch", "mode", "step_ms", "graph_ms"), MEASURED)
 def test_the_interval_holds_what_was_measured(batch: int, mode: str, step_ms: float, graph_ms: float) -> None:
-    found, truth = estimate(step_ms, batch, mode), 1 - graph_ms / step_ms
-    assert found.low <= truth <= found.high
+    truth = 1 - graph_ms / step_ms
+    for found in (estimate(step_ms, batch, mode), estimate(step_ms, batch, mode, context=80)):
+        assert found.low <= truth <= found.high
 
 
 def test_most_estimates_are_within_a_tenth_of_the_measured_share_where_every_step_is_eager() -> None:
@@ -147,6 +148,33 @@ def test_long_contexts_that_keep_the_device_busy_are_no_fault() -> None:
     long = steps(20.0, 48, context=60_000)
     assert estimate(20.0, 48).severity == "page"
     assert isinstance(Disabled().judge(long), Healthy)
+
+
+# The shape of Qwen3-30B-A3B in 16 bits: 48 layers, 128 experts of which a token takes 8.
+SPARSE = EngineConfig(
+    engine="vllm", weight_bytes=61_000_000_000, layers=48, cache_bytes_per_token=98_304, expert_bytes=57_900_000_000,
+    experts=128, experts_per_token=8,
+)  # fmt: skip
+
+
+def test_a_sparse_model_reads_the_experts_that_its_tokens_take() -> None:
+    whole = replace(SPARSE, expert_bytes=None)
+    for batch, at_least_less in ((1, 0.6), (8, 0.2)):
+        sparse, dense = (estimate(40.0, batch, config=c) for c in (SPARSE, whole))
+        # Routing is allowed for, so at one token of many layers the low end gains least.
+        assert sparse.graph_step_us is not None
+        assert dense.graph_step_us is not None
+        assert sparse.graph_step_us < (1 - at_least_less) * dense.graph_step_us
+        assert sparse.low > dense.low
+        assert sparse.high >= dense.high
+    many, all_of_them = (estimate(120.0, 120, config=c) for c in (SPARSE, whole))
+    assert many.low < all_of_them.low  # every expert is read, and routing takes its time
+
+
+def test_where_batches_of_several_ranks_meet_in_the_experts_all_are_taken_as_read() -> None:
+    shared = replace(SPARSE, data_parallel_size=8)
+    assert estimate(40.0, 1, config=shared).low < estimate(40.0, 1, config=SPARSE).low
+    assert estimate(40.0, 1, config=shared).high == estimate(40.0, 1, config=SPARSE).high
 
 
 def test_what_an_engine_tells_of_contexts_goes_before_what_it_allows() -> None:

@@ -15,7 +15,9 @@ from typing import Final
 from replaywatch.contract.window import Engine
 
 # Fields that came after ids had been given: where they are unknown an id is what it was before.
-LATER_FIELDS: Final = ("weight_bytes", "layers", "cache_bytes_per_token")
+LATER_FIELDS: Final = (
+    "weight_bytes", "layers", "cache_bytes_per_token", "expert_bytes", "experts", "experts_per_token",
+)  # fmt: skip
 
 
 def _digest(content: dict[str, object]) -> str:
@@ -55,7 +57,9 @@ class EngineConfig:
     `max_batch_size` is the admission limit in sequences, `capture_sizes` ascending sizes in the engine's own unit
     (`capture_unit`). `weight_bytes` is what the parameters of the main model take on this device, `layers` the layers
     that run there, `cache_bytes_per_token` what a token of context takes of the key-value cache there: with them a
-    step's least time is known without a trace. `environment` holds only variables of an allow-list that switch graphs.
+    step's least time is known without a trace. Of a sparse model `expert_bytes` is what its routed experts take of the
+    weights, `experts` how many a layer has, `experts_per_token` how many a token takes. `environment` holds only
+    variables of an allow-list that switch graphs.
     """
 
     engine: Engine = "unknown"
@@ -76,6 +80,9 @@ class EngineConfig:
     weight_bytes: int | None = None
     layers: int | None = None
     cache_bytes_per_token: int | None = None
+    expert_bytes: int | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
     role: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)

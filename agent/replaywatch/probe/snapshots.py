@@ -21,11 +21,13 @@ FINGERPRINT_FIELDS = (
 CONFIG_FIELDS = (
     "engine", "requested_mode", "resolved_mode", "mode_reason", "graphs_enabled", "enforced_by", "capture_sizes",
     "max_capture_size", "capture_unit", "max_batch_size", "padding", "compile_mode", "speculative_tokens",
-    "weight_bytes", "layers", "cache_bytes_per_token",
+    "weight_bytes", "layers", "cache_bytes_per_token", "expert_bytes", "experts", "experts_per_token",
     "data_parallel_size", "tensor_parallel_size", "role", "settings", "environment",
 )  # fmt: skip
 # As in the contract: where they are unknown an id is what it was before they came.
-LATER_FIELDS = ("weight_bytes", "layers", "cache_bytes_per_token")
+LATER_FIELDS = (
+    "weight_bytes", "layers", "cache_bytes_per_token", "expert_bytes", "experts", "experts_per_token",
+)  # fmt: skip
 # Variables that switch graphs, compilation or launches; values are short words or numbers, never paths or secrets.
 ENVIRONMENT = (
     "TORCHINDUCTOR_CUDAGRAPHS", "TORCHINDUCTOR_GRAPH_PARTITION", "TORCHINDUCTOR_CUDAGRAPH_OR_ERROR",

@@ -14,9 +14,12 @@ transformers' generate; a decoder of our own. docs/engines.md has how far off it
 Not guessed: devices that are cut up (MIG), shared with another process or unknown, pipelines, whose stages wait for one
 another, and batches so large that arithmetic, not memory, takes the time.
 
-Bad at: contexts far longer than assumed, where nobody tells them; sparse models, which read less than all weights;
-waits for requests that are shorter than a few steps look like steps, so the middle step counts where it is shorter than
-the mean.
+Of a sparse model a step reads the experts that some token takes. Where tokens spread evenly those are a share of
+1 - (1 - k/E)^tokens; tokens that agree on experts read fewer, so this holds from above. Where several ranks' batches
+meet in the experts, all are taken as read. What routing takes of a layer was not measured, and is allowed for.
+
+Bad at: contexts far longer than assumed, where nobody tells them; waits for requests that are shorter than a few steps
+look like steps, so the middle step counts where it is shorter than the mean.
 """
 
 from __future__ import annotations
@@ -36,9 +39,11 @@ MIN_STEPS: Final = 50
 MOST_SEQUENCES: Final = 128
 # A share that is likely worth a page, where the low end says nothing, is worth a word.
 WORTH_A_WORD: Final = 0.15
+# Tokens of a step that agree on experts as much as is thought possible read what this share of them would.
+AGREEING: Final = 0.25
 # Steps that are eager on purpose say nothing of graphs.
 _PHASES: Final = (None, "decode")
-# Engines whose captured steps spend no more than 105 us a layer beside reading, as far as was measured.
+# Engines whose captured steps were measured, and took no longer than the slow pace that they are given.
 _SERVING_ENGINES: Final = ("vllm", "sglang", "trtllm", "tgi")
 
 # Bytes per second of the device's memory, by a part of its name; the first that fits. Source: NVIDIA's data sheets.
@@ -57,22 +62,23 @@ class Pace:
     """How a captured step goes.
 
     `reading` is times the least time to read, `layer_ns` nanoseconds beside that for each layer, `between_ns` the same
-    where ranks share each layer (two collectives of small messages), `context` tokens of context a sequence where
-    nobody tells them.
+    where ranks share each layer (two collectives of small messages), `routing_ns` where it is sparse, `context` tokens
+    of context a sequence where nobody tells them.
     """
 
     reading: float
     layer_ns: float
     between_ns: float
+    routing_ns: float
     context: int
 
 
-# A layer took 50 to 105 us beside reading in full graphs of vLLM on H200s, 76 to 96 on two of them, 170 in
-# transformers' compiled step.
-LIKELY: Final = Pace(1.2, 70_000.0, 20_000.0, 1024)
-SLOW: Final = Pace(1.5, 200_000.0, 50_000.0, 4096)
-SLOW_ENGINE: Final = Pace(1.5, 150_000.0, 50_000.0, 4096)
-FAST: Final = Pace(1.0, 40_000.0, 10_000.0, 0)
+# A layer took 50 to 170 us beside reading in full graphs of vLLM on H200s, the engine's own time between steps included,
+# 76 to 96 on two of them, 170 in transformers' compiled step.
+LIKELY: Final = Pace(1.2, 70_000.0, 20_000.0, 30_000.0, 1024)
+SLOW: Final = Pace(1.5, 200_000.0, 50_000.0, 100_000.0, 4096)
+SLOW_ENGINE: Final = Pace(1.5, 170_000.0, 50_000.0, 100_000.0, 4096)
+FAST: Final = Pace(1.0, 40_000.0, 10_000.0, 0.0, 0)
 
 
 def bandwidth_of(gpu_model: str | None) -> float | None:
@@ -105,15 +111,17 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     step_ns, sequences = _unreplayed_step_ns(evidence), mean_size(evidence.recent.dispatch.batch_sizes)
     if rate is None or step_ns is None or sequences is None or sequences > MOST_SEQUENCES:
         return None
-    weights, token, layers = config.weight_bytes, config.cache_bytes_per_token or 0, config.layers
-    is_shared = (config.tensor_parallel_size or 1) > 1
-
+    token, layers = config.cache_bytes_per_token or 0, config.layers
+    read, least = _weights_read(config, max(sequences, _tokens_a_step(evidence) or 0))
+    is_shared, is_sparse = (config.tensor_parallel_size or 1) > 1, bool(config.expert_bytes)
     longest, context = _longest_context(config), context_of(evidence)
 
     def ratio(pace: Pace) -> float:
         held = min(pace.context, longest) if context is None else context
+        weights = least if pace is FAST else read
         reading_ns = (weights + sequences * held * token) / rate * 1e9
-        graph_ns = pace.reading * reading_ns + (pace.layer_ns + is_shared * pace.between_ns) * layers
+        layer_ns = pace.layer_ns + is_shared * pace.between_ns + is_sparse * pace.routing_ns
+        graph_ns = pace.reading * reading_ns + layer_ns * layers
         return min(1.0, max(0.0, 1.0 - graph_ns / step_ns))
 
     share = ratio(LIKELY)
@@ -152,6 +160,26 @@ def context_of(evidence: Evidence) -> float | None:
     if not dispatch.context_tokens or not dispatch.context_sequences:
         return None
     return dispatch.context_tokens / dispatch.context_sequences
+
+
+def _weights_read(config: EngineConfig, tokens: float) -> tuple[float, float]:
+    """Bytes of the weights that a step of some tokens reads: at most, and where its tokens agree on experts."""
+    whole, routed = float(config.weight_bytes or 0), float(config.expert_bytes or 0)
+    if not routed or not config.experts or not config.experts_per_token:
+        return whole, whole
+    one = config.experts_per_token / config.experts
+
+    def read(spread: float) -> float:
+        return whole - routed * float((1 - one) ** max(1.0, spread))
+
+    return (whole if (config.data_parallel_size or 1) > 1 else read(tokens)), read(tokens * AGREEING)
+
+
+def _tokens_a_step(evidence: Evidence) -> float | None:
+    """Real tokens of a step, more than its sequences where drafts are verified."""
+    dispatch = evidence.recent.dispatch
+    steps = sum((dispatch.steps or {}).values())
+    return dispatch.real_tokens / steps if dispatch.real_tokens and steps else None
 
 
 def _unreplayed_step_ns(evidence: Evidence) -> float | None:

@@ -24,6 +24,54 @@ def test_weights_layers_and_cache_of_one_device():
     }  # fmt: skip
 
 
+class Sparse:
+    """A layer of 8 experts of 1,000 numbers each, one for all tokens, a router and attention."""
+
+    def named_parameters(self):
+        sizes = {
+            "layers.0.mlp.experts.w13_weight": 6000, "layers.0.mlp.experts.w2_weight": 2000,
+            "layers.0.mlp.shared_experts.w": 1000, "layers.0.mlp.gate.weight": 30, "layers.0.attn.qkv.weight": 70,
+        }  # fmt: skip
+        return [(name, SimpleNamespace(numel=lambda n=n: n, element_size=lambda: 2)) for name, n in sizes.items()]
+
+    def parameters(self):
+        return [parameter for _, parameter in self.named_parameters()]
+
+
+@pytest.mark.parametrize("name", ["num_experts", "num_local_experts", "n_routed_experts"])
+def test_of_a_sparse_model_the_routed_experts_are_told_apart(name):
+    config = SimpleNamespace(num_experts_per_tok=2, **{name: 8})
+    assert model_size(Sparse(), config) == {
+        "weight_bytes": 18_200, "expert_bytes": 16_000, "experts": 8, "experts_per_token": 2
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "told", [{"num_experts_per_tok": 8, "num_experts": 8}, {"num_experts": 8}, {"num_experts_per_tok": 2}]
+)
+def test_a_model_whose_tokens_take_all_or_an_unknown_part_is_read_whole(told):
+    assert model_size(Sparse(), SimpleNamespace(**told)) == {"weight_bytes": 18_200}
+    assert model_size(model(8), SimpleNamespace(num_experts_per_tok=2, num_experts=8)) == {"weight_bytes": 16}
+
+
+def test_latent_attention_keeps_one_vector_for_all_heads_on_every_rank():
+    deepseek = SimpleNamespace(
+        num_hidden_layers=61, num_attention_heads=128, num_key_value_heads=128, hidden_size=7168, kv_lora_rank=512,
+        qk_rope_head_dim=64,
+    )  # fmt: skip
+    for ranks in (1, 8):
+        assert model_size(model(8), deepseek, tensor=ranks)["cache_bytes_per_token"] == 61 * 576 * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("auto", 2), (None, 2), ("bfloat16", 2), ("torch.bfloat16", 2), ("fp8", 1), ("fp8_e4m3", 1),
+     ("torch.float8_e5m2", 1), ("int8", 1)],
+)  # fmt: skip
+def test_a_cache_of_eight_bits_is_half_as_large(dtype, size):
+    assert model_size(model(8), LLAMA, cache_dtype=dtype)["cache_bytes_per_token"] == 22 * 2 * 4 * 64 * size
+
+
 def test_layers_and_heads_are_divided_but_never_below_one():
     assert model_size(model(8), LLAMA, pipeline=4, tensor=8)["layers"] == 6
     assert model_size(model(8), LLAMA, tensor=8)["cache_bytes_per_token"] == 22 * 2 * 64 * 2

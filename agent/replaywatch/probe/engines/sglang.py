@@ -161,5 +161,6 @@ class SglangAdapter(EngineAdapter):
             self.know(**sglang_config.config_fields(runner))
             self.identify(**sglang_config.workload_fields(runner))
             text = getattr(getattr(runner, "model_config", None), "hf_text_config", None)
-            tensor = getattr(runner, "tp_size", 1)
-            self.know(**model_size(getattr(runner, "model", None), text, tensor=tensor if type(tensor) is int else 1))
+            tensor, model = getattr(runner, "tp_size", 1), getattr(runner, "model", None)
+            cache = getattr(runner, "kv_cache_dtype", None)
+            self.know(**model_size(model, text, tensor=tensor if type(tensor) is int else 1, cache_dtype=cache))

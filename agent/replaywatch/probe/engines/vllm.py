@@ -261,4 +261,5 @@ class VllmAdapter(EngineAdapter):
         parallel = vllm_config.reach(config, "parallel_config")
         model = vllm_config.reach(runner, "model")
         ways = [getattr(parallel, f"{way}_parallel_size", 1) or 1 for way in ("pipeline", "tensor")]
-        self.know(**model_size(model, text, pipeline=ways[0], tensor=ways[1]))
+        cache = vllm_config.reach(config, "cache_config.cache_dtype")
+        self.know(**model_size(model, text, pipeline=ways[0], tensor=ways[1], cache_dtype=cache))
