@@ -73,8 +73,8 @@ class Pace:
     context: int
 
 
-# A layer took 50 to 170 us beside reading in full graphs of vLLM on H200s, the engine's own time between steps included,
-# 76 to 96 on two of them, 170 in transformers' compiled step.
+# A layer took 50 to 170 us beside reading in full graphs of vLLM on H200s, with the engine's own time between steps, 76
+# to 96 on two of them, 170 in transformers' compiled step.
 LIKELY: Final = Pace(1.2, 70_000.0, 20_000.0, 30_000.0, 1024)
 SLOW: Final = Pace(1.5, 200_000.0, 50_000.0, 100_000.0, 4096)
 SLOW_ENGINE: Final = Pace(1.5, 170_000.0, 50_000.0, 100_000.0, 4096)
