@@ -250,3 +250,23 @@ def test_other_class_names_are_blind(parts, stand_in):
     del module.ModelRunner
     parts.attach(SglangAdapter)
     assert "sglang steps" in parts.blind()
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks"),
+    [
+        ({}, 8),
+        ({"dp_size": 8}, 8),
+        ({"dp_size": 8, "enable_dp_attention": True}, 1),
+        ({"dp_size": 2, "enable_dp_attention": True}, 4),
+        ({"dp_size": 16, "enable_dp_attention": True}, 1),
+    ],
+)
+def test_heads_are_shared_by_the_ranks_of_one_sequence(parts, engine, given, ranks):
+    runner = engine.runner()
+    vars(runner.server_args).update(given)
+    runner.tp_size = 8
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128}
+    runner.model_config = SimpleNamespace(hf_text_config=SimpleNamespace(**heads))
+    engine.step(runner, "DECODE", 3)
+    assert parts.adapter.config()["cache_bytes_per_token"] == 2 * 2 * (8 // ranks) * 128 * 2

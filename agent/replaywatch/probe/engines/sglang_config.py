@@ -177,3 +177,12 @@ def _role(given: Any) -> str | None:
 def _number(thing: Any, name: str) -> int | None:
     value = getattr(thing, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def attention_ranks(runner: Any) -> int:
+    """Ranks that share the heads of one sequence: with data-parallel attention fewer than those of the model."""
+    given, ranks = getattr(runner, "server_args", None), getattr(runner, "tp_size", 1)
+    if type(ranks) is not int:
+        return 1
+    groups = getattr(given, "dp_size", 1) if getattr(given, "enable_dp_attention", False) else 1
+    return max(1, ranks // groups) if type(groups) is int and groups > 0 else ranks
