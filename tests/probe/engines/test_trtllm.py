@@ -5,6 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from replaywatch.probe.engines.port import CONTEXT_ONE_IN
 from replaywatch.probe.engines.trtllm import TrtllmAdapter
 
 DECODE = (None, None)
@@ -20,10 +21,11 @@ class Engine:
     def runner(self, sizes=(1, 2, 4), **options):
         return self.runners.CUDAGraphRunner(self.engine, list(sizes), **options)
 
-    def step(self, runner, size, context=0, dummies=0, idle=False):
+    def step(self, runner, size, context=0, dummies=0, idle=False, **told):
         real = size - dummies
         requests = [
-            SimpleNamespace(is_cuda_graph_dummy=i >= real, is_attention_dp_dummy=idle and i < real) for i in range(size)
+            SimpleNamespace(is_cuda_graph_dummy=i >= real, is_attention_dp_dummy=idle and i < real, **told)
+            for i in range(size)
         ]
         batch = SimpleNamespace(
             batch_size=size + context, can_run_cuda_graph=not context, generation_requests=requests,
@@ -44,6 +46,16 @@ def test_listed_size_is_replayed_and_dummies_are_padding(parts, engine):
     assert parts.taken() == {
         DECODE: {"steps": {"full": 1}, "batch_sizes": {"3": 1}, "real_tokens": 3, "padded_tokens": 4}
     }
+
+
+def test_one_decode_step_in_some_tells_how_long_its_sequences_are(parts, engine):
+    runner = engine.runner()
+    engine.step(runner, 2, context=1, max_beam_num_tokens=7000)
+    for at in range(CONTEXT_ONE_IN + 1):
+        engine.step(runner, 4, dummies=1, max_beam_num_tokens=500 + at)
+    taken = parts.taken()
+    assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (3 * (1000 + CONTEXT_ONE_IN), 6)
+    assert not [place for place, fields in taken.items() if place != DECODE and "context_tokens" in fields]
 
 
 def test_size_that_is_not_listed_has_no_graph(parts, engine):

@@ -39,6 +39,7 @@ class TrtllmAdapter(EngineAdapter):
         super().__init__(port)
         self._here = _Here()
         self._learned: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._tells_context = Switch()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
         """See the base."""
@@ -100,6 +101,10 @@ class TrtllmAdapter(EngineAdapter):
             self.port.step("full", real, real, padded, None, phase, component)
         else:
             self.port.step("eager", real, real, padded, self._why(runner, batch, phase), phase, component)
+        if not draft and phase == "decode" and self._tells_context and self.port.is_context_due():
+            lengths = self.guarded("trtllm context lengths", self._tells_context, _lengths, batch)
+            if lengths:
+                self.port.context(sum(lengths), len(lengths))
 
     def _why(self, runner: Any, batch: Any, phase: str) -> str:
         if phase != "decode":
@@ -131,7 +136,9 @@ class TrtllmAdapter(EngineAdapter):
             max_batch_size=_setting(runner, "batch_size"),
         )
         model = getattr(getattr(runner, "engine_ref", lambda: None)(), "model", None)
-        tensor = getattr(getattr(getattr(model, "model_config", None), "mapping", None), "tp_size", 1)
+        mapping = getattr(getattr(model, "model_config", None), "mapping", None)
+        # Where attention is data-parallel, each rank has all heads of its own sequences.
+        tensor = 1 if getattr(mapping, "enable_attention_dp", False) else getattr(mapping, "tp_size", 1)
         self.know(**model_size(model, getattr(model, "config", None), tensor=tensor if type(tensor) is int else 1))
 
 
@@ -149,6 +156,13 @@ def _paddings(requests: Any) -> int:
             break
         n += 1
     return n
+
+
+def _lengths(batch: Any) -> list[int]:
+    """Tokens of each request that decodes; `max_beam_num_tokens` is what the engine takes its positions from."""
+    requests = batch.generation_requests or ()
+    counts = (getattr(r, "max_beam_num_tokens", None) for r in requests if not getattr(r, "is_cuda_graph_dummy", False))
+    return [n for n in counts if type(n) is int]
 
 
 def _phase(batch: Any) -> str:
