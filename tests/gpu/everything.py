@@ -57,6 +57,7 @@ STEPS = (
                    str(ROOT / "tests/gpu/test_probe_gpu.py")), 180),
     Step("injected", _script("gpu/injected.py", "--json", OUT), 60),
     Step("counters", _script("gpu/device_counters.py", "--json", OUT), 60),
+    Step("queued", _script("gpu/queued.py", "--json", OUT), 90),
     Step("kineto", _script("gpu/against_kineto.py", "--json", OUT, "--rounds", "5"), 150),
     Step("demo", _script("gpu/live_demo.py", "--seconds", "42", "--json", OUT), 330, needs="server"),
     Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "250"), 255, needs="vllm"),
