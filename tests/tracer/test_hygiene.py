@@ -70,6 +70,13 @@ def test_records_of_an_earlier_window_are_late(world: World) -> None:
     assert traced(found).total_kernels == 5 * 33
 
 
+def test_a_window_that_brings_only_the_one_before_is_a_blind_spot(world: World) -> None:
+    old = [Eager("old", -50_000_000 + i * 1000, -50_000_000 + i * 1000 + 500) for i in range(7)]
+    found = world.play(Script([*old]))
+    assert found["blind"] == [["kernels", "CUPTI brought 7 kernels of an earlier stretch and none of this one"]]
+    assert "traced" not in found
+
+
 def test_one_correlation_id_for_all_replays_is_seen_through(world: World) -> None:
     right = world.play(graph_steps(10))
     wrong = world.play(graph_steps(10, correlation=77))

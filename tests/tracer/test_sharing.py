@@ -205,10 +205,30 @@ def test_windows_on_their_own_are_collected_in_order(fresh_world: World) -> None
 
 def _kernel_of_another_thread() -> None:
     """One that is done, in a buffer of its own: where something comes by itself, nothing is forced."""
-    fake = fake_world.cupti()
+    fake, now = fake_world.cupti(), _U64()
     assert fake.fake_wait_for_kind(_U32(fake_world.CONCURRENT_KERNEL), 1, _U32(20_000))
-    fake.fake_launch_kernel(_U32(0), _U32(9), b"done", _U64(1), _U64(2))
+    assert fake.cuptiGetTimestamp(ctypes.byref(now)) == 0
+    fake.fake_launch_kernel(_U32(0), _U32(9), b"done", now, now)
     fake.fake_hold_disable(0)
+
+
+def _kernel_of_the_window_before() -> None:
+    fake_world.cupti().fake_launch_kernel(_U32(0), _U32(9), b"late", _U64(1), _U64(2))
+
+
+def _held_back_behind_late_ones() -> Any:
+    with ThreadPoolExecutor(1) as other:  # begun before the launching thread, whose buffer it must never be given
+        other.submit(threading.get_ident).result()
+        return fake_world.play(
+            Script(eager_steps(6).work, queued_until=700_000),
+            lambda: other.submit(_kernel_of_the_window_before).result(),
+        )
+
+
+def test_records_of_the_window_before_do_not_end_the_wait_for_its_own(fresh_world: World) -> None:
+    found = fresh_world.call(_held_back_behind_late_ones)
+    assert found["devices"][0]["dropped"]["late"] == 1
+    assert found["traced"]["total_kernels"] == 2 * 33
 
 
 def _profiler_after_queued_work(windows: int) -> dict[str, Any]:

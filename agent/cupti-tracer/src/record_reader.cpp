@@ -68,8 +68,9 @@ Record graph_of(const uint8_t *at) {
 
 }  // namespace
 
-void RecordReader::reset() {
+void RecordReader::reset(uint64_t begin) {
   counts_ = {};
+  begin_ = begin;
   names_.clear();
   calibration_.clear();
 }
@@ -86,6 +87,7 @@ void RecordReader::read_one(const uint8_t *at, RecordStore &store) {
     }
     if (name.is_copy) record.flags |= kIsInputCopy;
     ++counts_.kernels;
+    counts_.own_kernels += record.start_ns >= begin_;
   } else if (kind == kMemcpy) {
     record = copy_of(at);
   } else if (kind == kMemset) {

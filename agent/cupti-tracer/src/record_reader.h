@@ -15,6 +15,7 @@ namespace replaywatch::tracer {
 struct ReadCounts {
   uint64_t records = 0;
   uint64_t kernels = 0;          // of the records
+  uint64_t own_kernels = 0;      // of those, that began in this window; CUPTI may still bring some of the one before
   uint64_t store_full = 0;       // read, but no room in the store
   uint64_t foreign_records = 0;  // kinds that were never enabled here: another CUPTI client is at work
   uint32_t foreign_kind = 0;     // the kind of the last of them
@@ -26,8 +27,8 @@ class RecordReader {
   // All records of one buffer; kernels of the calibration go into `calibration` instead of the store.
   void read(const CuptiApi &api, uint8_t *buffer, size_t valid_size, RecordStore &store);
 
-  // A window begins.
-  void reset();
+  // A window begins, at a time on CUPTI's clock.
+  void reset(uint64_t begin);
 
   const ReadCounts &counts() const { return counts_; }
   std::vector<Record> &calibration() { return calibration_; }
@@ -37,6 +38,7 @@ class RecordReader {
 
   static constexpr size_t kMaxCalibration = 8192;
   ReadCounts counts_;
+  uint64_t begin_ = 0;
   KernelNames names_;
   std::vector<Record> calibration_;
 };

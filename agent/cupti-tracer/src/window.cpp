@@ -138,7 +138,7 @@ void WindowRunner::wait(uint32_t duration_ms, WindowReport &report, const Pause 
 // window; those are forced out, since eager work keeps its stamps whatever the flush (M20) and what has none is dropped
 // and counted. None of our locks is held meanwhile.
 void WindowRunner::collect(WindowReport &report, const Pause &pause) {
-  const auto has_come = [&] { return graph_level_ || reader_.counts().kernels != 0; };
+  const auto has_come = [&] { return graph_level_ || reader_.counts().own_kernels != 0; };
   const uint32_t patience = forced_in_vain_ < kForcedInVain ? kSilentRoundsBefore : kSilentRoundsInVain;
   uint32_t silent = 0;
   const auto is_enough = [&] { return silent >= (has_come() ? kSilentRounds : patience); };
@@ -235,7 +235,7 @@ WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std
   WindowReport report;
   report.graph_level = graph_level_;
   pool_.begin_window();
-  reader_.reset();
+  reader_.reset(read_clocks(api_).cupti);
   store_.clear();
   BufferTraffic &traffic = buffer_traffic();
   const uint64_t refused = traffic.refused + traffic.overflow, foreign = traffic.foreign, requested = traffic.requested;

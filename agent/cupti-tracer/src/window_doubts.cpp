@@ -38,6 +38,9 @@ void add_doubts(WindowReport &report, const std::vector<StepMark> &marks, uint64
   if (!report.graph_level && report.read.records != 0 && report.read.kernels == 0)
     report.reasons.push_back("CUPTI recorded " + std::to_string(report.read.records) +
                              " copies and memory sets and no kernel");
+  if (!report.graph_level && report.read.kernels != 0 && report.read.own_kernels == 0)
+    report.reasons.push_back("CUPTI brought " + std::to_string(report.read.kernels) +
+                             " kernels of an earlier stretch and none of this one");
   if (report.read.store_full != 0) report.reasons.push_back("the table of records was full before the window ended");
   if (!report.graph_level && report.read.records == 0 && buffers_requested != 0 && marks.size() < kEnoughMarks)
     report.reasons.push_back("CUPTI took record buffers (" + std::to_string(buffers_requested) +
