@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 from probe.harness import Listener, Pump, merged, run
 from replaywatch.contract.wire import decode
+from replaywatch.probe import graph_patches
 from replaywatch.probe.budget import cost_of_call_ns
 from replaywatch.probe.graph_nodes import NodeCounter
 from replaywatch.probe.graph_patches import GraphPatches
@@ -67,7 +69,7 @@ def test_counting_only_counts_every_replay_and_failure_and_reads_no_clock() -> N
 
     hook, ledger, patches = hooked(Failing)
     graph, fails = Failing(), False
-    for _ in range(10):
+    for _ in range(100):
         hook(graph)
     patches.count_only(True)
     for _ in range(100):
@@ -77,12 +79,43 @@ def test_counting_only_counts_every_replay_and_failure_and_reads_no_clock() -> N
         hook(graph)
     fails = False
     patches.count_only(False)
-    for _ in range(10):
+    for _ in range(100):
         hook(graph)
     (dispatch, timing), *_ = ledger.take()[0].values()
-    assert dispatch["replays"] == 120
+    assert dispatch["replays"] == 300
     assert dispatch["failed_calls"] == {"cudaErrorIllegalAddress": 1}
-    assert timing["graph_launch_call"]["n"] == 20
+    assert 0 < timing["graph_launch_call"]["n"] <= 200  # one in four is timed, where the clock is fine enough
+
+
+def test_one_launch_in_four_is_timed_whatever_the_order_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four graphs a step, each 1,000 ns longer than the one before; a clock whose low bits mean nothing."""
+    draw, now = random.Random(3), 0
+
+    def clock() -> int:
+        nonlocal now
+        now += draw.randrange(1000)
+        return now
+
+    class Slow(Graph):
+        def __init__(self, ns: int) -> None:
+            self.ns = ns
+
+        def replay(self) -> None:
+            nonlocal now
+            now += self.ns
+
+    monkeypatch.setattr(graph_patches, "perf_counter_ns", clock)
+    hook, ledger, _ = hooked(Slow)
+    graphs = [Slow(n * 100_000) for n in (1, 2, 3, 4)]
+    for _ in range(2000):
+        for graph in graphs:
+            hook(graph)
+        ledger.drain()
+    timing = ledger.take()[0][None][1]
+    tally = timing["graph_launch_call"]
+    assert 1800 < tally["n"] < 2200
+    assert tally["s"] / tally["n"] == pytest.approx(250_500, rel=0.04)
+    assert timing["step_period"]["n"] > 1900
 
 
 def test_every_thread_knows_its_replays_however_they_are_seen() -> None:

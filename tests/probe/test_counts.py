@@ -9,6 +9,13 @@ import pytest
 
 from probe.harness import GENERATIONS, Listener, pythons, run, seen
 from replaywatch.contract.window import merge_all
+from replaywatch.probe.graph_nodes import NodeCounter
+from replaywatch.probe.graph_patches import GraphPatches
+from replaywatch.probe.ledger import GraphLedger
+from replaywatch.probe.patching import Switch
+from replaywatch.probe.replay_timing import ReplayTimer
+from replaywatch.probe.sight import Sight
+from replaywatch.probe.slots import Recorders
 
 START = "import replaywatch.probe as probe; probe.start()\n"
 GRAPHS = """
@@ -530,3 +537,46 @@ captured(keep_graph=True).instantiate()
     assert window.dispatch.instantiations == 2
     assert "graph captures" in {b.signal for b in window.blind}
     assert "graph instantiations" not in {b.signal for b in window.blind}
+
+
+MARKED = """
+def marks(graph): return [name for name in vars(graph) if "replaywatch" in name]
+made, reset, again = captured(), captured(), captured()
+assert marks(made)
+reset.reset()
+assert not marks(reset)
+with torch.cuda.graph(again): pass  # captured once more: a slot of its own
+for _ in range(3): made.replay(); again.replay()
+probe.stop()
+assert not marks(made) and not marks(again)
+made.replay()
+probe.start()
+for _ in range(5): made.replay()
+"""
+
+
+@pytest.mark.parametrize("torch", ["2.4", "2.13"])
+def test_graphs_carry_their_slot_only_while_the_probe_runs(torch: str, tmp_path: Path) -> None:
+    window = seen(START + GRAPHS + MARKED, tmp_path, torch)
+    assert window.dispatch.replays == 6 + 5
+    assert window.dispatch.replays_by_owner is not None
+    assert window.dispatch.replays_by_owner["unknown"] == 5
+
+
+def test_a_graph_without_attributes_is_counted_by_its_id() -> None:
+    class Bare:
+        __slots__ = ("__weakref__",)
+
+        def replay(self) -> None:
+            pass
+
+    sight = Sight()
+    ledger = GraphLedger(sight, Recorders(0, lambda: None), lambda: None)
+    patches = GraphPatches(ledger, ReplayTimer(ledger, sight, 30.0), sight, NodeCounter(sight))
+    hook = patches.replay(Bare.replay, Switch())
+    one, two = Bare(), Bare()
+    for _ in range(7):
+        hook(one)
+    hook(two)
+    assert sorted(slot.replays for slot in ledger.slots.values()) == [1, 7]
+    assert sight.errors == 0

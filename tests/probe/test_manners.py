@@ -332,10 +332,10 @@ def test_a_fault_of_the_probe_switches_the_hook_off_with_one_line(tmp_path: Path
 from replaywatch.probe import session
 made = captured()
 made.replay()
-session.current().ledger.slots = None
+session.current().ledger.slots[id(made)].replays = None
 for _ in range(5):
     made.replay()
-session.current().ledger.slots = {}
+session.current().ledger.slots[id(made)].replays = 1
 """], env=program_environment(listener, "2.13"), capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         window = merged(listener.batches(1))

@@ -151,7 +151,8 @@ class Timing:
 
     `replay` GPU time of a graph replay; `replay_gap` GPU idle between a replay's end and the next work; `launch_gap`
     GPU idle between two kernels inside a step; `step_period` start to start; `step_by_mode` the same by Mode;
-    `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch; `host_plan` host
+    `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch, of some of them;
+    `host_plan` host
     time that a kernel library spends on planning a step before it can be launched.
     """
 

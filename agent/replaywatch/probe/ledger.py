@@ -1,8 +1,9 @@
 """`GraphLedger`: what happened to every graph of the process, counted exactly, without slowing a replay.
 
 Hooks tell it of events; the helper thread takes the differences once per window. Replays are counted by the hooks
-themselves in the graph's slot; all other events are rare and may take a lock. The collector may run a finalizer that
-resets a graph wherever something is allocated, under that lock too: its owner may take it again.
+themselves in the graph's slot, which the graph carries as an attribute while the probe runs; all other events are rare
+and may take a lock. The collector may run a finalizer that resets a graph wherever something is allocated, under that
+lock too: its owner may take it again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any
 
@@ -162,10 +164,21 @@ class GraphLedger:
     def was_reset(self, graph: Any) -> None:
         """`reset` was called: the graph is destroyed, the object may capture again."""
         slot = self.slots.pop(id(graph), None)
+        _unmark(graph)
         if slot is not None and slot.state == "ready":
             with self._lock:
                 self._resets += 1
         self._retire(slot)
+
+    def slot_of(self, graph: Any) -> GraphSlot:
+        """The slot of a graph that is replayed and carries none."""
+        return self.slots.get(id(graph)) or self.unknown(graph)
+
+    def let_go(self) -> None:
+        """Leave nothing on the graphs that are alive; the probe ends."""
+        for slot in list(self.slots.values()):
+            if slot.ref is not None and (graph := slot.ref()) is not None:
+                _unmark(graph)
 
     def unknown(self, graph: Any) -> GraphSlot:
         """The slot of a graph that was captured before the probe began."""
@@ -276,6 +289,8 @@ class GraphLedger:
             self._sight.blind("graph destroys", "graphs of this torch cannot be weakly referenced")
         self.slots[key] = slot
         self.by_number[slot.number] = slot
+        with suppress(AttributeError, TypeError):  # an object without attributes of its own is looked up by id
+            graph._replaywatch_slot = slot
         return slot
 
     def _retire(self, slot: GraphSlot | None) -> None:
@@ -295,3 +310,8 @@ class GraphLedger:
             self.capturing.pop(slot.number, None)
             self.by_number.pop(slot.number, None)
         self.bytes.destroyed(slot)
+
+
+def _unmark(graph: Any) -> None:
+    with suppress(AttributeError, TypeError):
+        del graph._replaywatch_slot

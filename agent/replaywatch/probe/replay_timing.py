@@ -23,7 +23,7 @@ from replaywatch.probe.slots import MASK, GraphSlot, Recorder
 
 MAX_EVENTS = 48
 # How often the stream of a thread is noted where nothing is timed.
-NOTE_ONE_IN = 64
+NOTE_ONE_IN = 61
 # Replays of a thread before the first timed one: they may still be uploaded, or compile what they lack.
 FIRST = 4
 # At most 50 timed replays a second and thread, or 0.06 % at 12 us a pair, however many small graphs make a step.
@@ -118,7 +118,8 @@ class ReplayTimer:
         end_ns = perf_counter_ns()
         slot = self._ledger.slots.get(id(graph)) or self._ledger.unknown(graph)
         slot.replays += 1
-        recorder.rows[recorder.n & MASK] = (begin_ns, end_ns, slot.number)
+        # Those that only note a stream come in a fixed turn, which would meet the same graph again and again.
+        recorder.rows[recorder.n & MASK] = (begin_ns, 0 if sample is None else end_ns, slot.number)
         recorder.n += 1
         if sample is not None:
             sample.end.record()

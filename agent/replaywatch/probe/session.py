@@ -103,6 +103,7 @@ class Session:
         self.official.remove()
         self.patches.remove()
         self.keeper.finish(EXIT_S)
+        self.ledger.let_go()
         self.tracing.close()
         self.outlet.close()
         atexit.unregister(self.at_exit)

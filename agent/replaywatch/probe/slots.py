@@ -52,7 +52,8 @@ class GraphSlot:
 class Recorder:
     """What one thread did: a ring of its latest replays, and where its next timed replay stands.
 
-    Shape: row i modulo RING is replay i: start and end on the host in nanoseconds, number of the graph. A row is one
+    Shape: row i modulo RING is replay i: start and end on the host in nanoseconds (0 where it was not timed), number of
+    the graph. A row is one
     tuple, so a reader never meets half of one; each new row frees an old one, so nothing accumulates.
     `n` counts the rows so far, `unwritten` the replays that were counted without one.
     """

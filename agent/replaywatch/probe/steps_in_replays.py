@@ -40,7 +40,8 @@ class StepFinder:
             recorder.previous, recorder.step_start_ns = None, 0
         for row in range(first, written):
             start_ns, end_ns, number = recorder.rows[row & MASK]
-            self.launch_call.add(end_ns - start_ns)
+            if end_ns:  # not all are timed
+                self.launch_call.add(end_ns - start_ns)
             slot = slots.get(number)
             if slot is None:
                 recorder.previous, recorder.step_start_ns = None, 0
