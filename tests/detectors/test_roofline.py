@@ -167,6 +167,9 @@ def test_a_sparse_model_reads_the_experts_that_its_tokens_take() -> None:
         assert sparse.graph_step_us < (1 - at_least_less) * dense.graph_step_us
         assert sparse.low > dense.low
         assert sparse.high >= dense.high
+    told = {item.name: item.value for item in size_items(steps(40.0, config=SPARSE))}
+    assert told["of them routed experts"] == 57_900_000_000
+    assert "of them routed experts" not in {item.name for item in size_items(steps(40.0, config=whole))}
     many, all_of_them = (estimate(120.0, 120, config=c) for c in (SPARSE, whole))
     assert many.low < all_of_them.low  # every expert is read, and routing takes its time
 

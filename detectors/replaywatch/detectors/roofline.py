@@ -145,13 +145,13 @@ def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
     config, context = evidence.config, context_of(evidence)
     if config is None or config.weight_bytes is None or config.layers is None:
         return ()
-    items = (
-        EvidenceItem("weights on this device", config.weight_bytes, "bytes", "the loaded model"),
-        EvidenceItem("layers on this device", config.layers, "", "the model's configuration"),
-    )
-    if context is None:
-        return items
-    return (*items, EvidenceItem("context of a sequence", round(context), "tokens", evidence.recent.origin))
+    items = [EvidenceItem("weights on this device", config.weight_bytes, "bytes", "the loaded model")]
+    if config.expert_bytes:
+        items.append(EvidenceItem("of them routed experts", config.expert_bytes, "bytes", "the loaded model"))
+    items.append(EvidenceItem("layers on this device", config.layers, "", "the model's configuration"))
+    if context is not None:
+        items.append(EvidenceItem("context of a sequence", round(context), "tokens", evidence.recent.origin))
+    return tuple(items)
 
 
 def context_of(evidence: Evidence) -> float | None:
