@@ -184,7 +184,8 @@ class Matrix:
             "right": bool(counts["steps"]) and scenario.is_right(measured["batch"], reason),
             "verdict": worst.verdict if worst else None, "severity": worst.severity if worst else None,
             "findings": [[f.detector, f.severity, f.title, f.remedy] for f in worst.findings] if worst else [],
-            "rho": _estimate(worst), "processes": sorted({w.workload.pid or 0 for w in windows}),
+            "rho": _estimate(worst), "context_tokens": _context(windows),
+            "processes": sorted({w.workload.pid or 0 for w in windows}),
             "ranks": sorted({w.workload.rank for w in windows if w.workload.rank is not None}),
         }  # fmt: skip
 
@@ -228,6 +229,14 @@ def _estimate(judged: Any) -> str | None:
     found = [f.estimate for f in judged.findings if f.estimate] if judged else []
     estimate = found[0] if found else (judged.estimate if judged else None)
     return f"{estimate.ratio:.3f} {estimate.low:.2f}..{estimate.high:.2f}" if estimate else None
+
+
+def _context(windows: list[Any]) -> float | None:
+    """Usual context of a decoded sequence, as the windows tell it."""
+    tokens, sequences = (
+        sum(getattr(w.dispatch, name) or 0 for w in windows) for name in ("context_tokens", "context_sequences")
+    )
+    return round(tokens / sequences, 1) if sequences else None
 
 
 def _result(text: str) -> dict[str, Any] | None:
