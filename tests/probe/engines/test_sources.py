@@ -31,7 +31,9 @@ def test_vllm_has_the_points_that_are_hooked(root):
     asked = function(root / "vllm/v1/cudagraph_dispatcher.py", "CudagraphDispatcher.dispatch")
     if version < (0, 10, 1):
         assert asked is None
-        assert "skip_cuda_graphs" in function(root / "vllm/forward_context.py", "set_forward_context")
+        told = function(root / "vllm/forward_context.py", "set_forward_context")
+        assert "num_tokens" in told
+        assert ("skip_cuda_graphs" in told) is (version >= (0, 9, 2)), "before, nothing that is captured is skipped"
     else:
         assert asked[1] in ("num_tokens", "batch_descriptor")
 
@@ -72,6 +74,28 @@ def test_vllm_asks_its_dispatcher_for_the_step_or_in_the_part_that_is_left_aside
     askers = {f.name for f in runner.body if "cudagraph_dispatcher.dispatch(" in ast.unparse(f)}
     step = {"execute_model", "_dummy_run", "_determine_batch_execution_and_padding"}
     assert askers <= step | {"_prepare_kv_sharing_fast_prefill"}
+
+
+@pytest.mark.parametrize("root", versions("vllm"))
+def test_vllms_batches_say_how_far_each_request_was_computed(root):
+    body = ast.parse((root / "vllm/v1/core/sched/output.py").read_text()).body
+    kinds = {
+        n.name: {ast.unparse(f) for f in n.body if isinstance(f, ast.AnnAssign)} for n in body if hasattr(n, "name")
+    }
+    old = number(root) < (0, 9, 2)
+    one = "num_computed_tokens: int" if old else "num_computed_tokens: list[int]"
+    assert one in kinds["CachedRequestData"]
+    all_of_them = "list[CachedRequestData]" if old else "CachedRequestData"
+    assert f"scheduled_cached_reqs: {all_of_them}" in kinds["SchedulerOutput"]
+
+
+@pytest.mark.parametrize("root", versions("sglang"))
+def test_sglangs_batches_say_how_long_their_sequences_are_together(root):
+    batch = (root / "sglang/srt/model_executor/forward_batch_info.py").read_text()
+    fields = next(n for n in ast.parse(batch).body if getattr(n, "name", "") == "ForwardBatch").body
+    told = {ast.unparse(f) for f in fields if isinstance(f, ast.AnnAssign)}
+    assert any(f.startswith("seq_lens_sum: ") and "int" in f for f in told)
+    assert "self.kv_cache_dtype = " in (root / "sglang/srt/model_executor/model_runner.py").read_text()
 
 
 @pytest.mark.parametrize("root", versions("sglang"))
