@@ -25,7 +25,7 @@ class Process:
     """One collector process, on a host of its own where one is given; `url` is where it is reached."""
 
     def __init__(self, log: Path, on: Host | None = None, **options: Any) -> None:
-        self._log = log.open("ab")
+        self.log, self._log = log, log.open("ab")
         placed = {"host": on.address} if on else {}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(
