@@ -21,8 +21,8 @@ python3 tests/bench/bench_probe.py --json docs/data/bench_probe.json
 
 The probe may take 0.5 % of the process's time (`budget-ratio`, see [options](options.md)) and throttles itself: it
 times fewer replays and traces more rarely before it passes that. Where replays come so often that this is not enough,
-it only counts them, at about half of the hook's cost, and says that launch times are not seen until fewer come. What a hook
-costs is measured on the host itself, for replays and for steps.
+it only counts them, at about half of the hook's cost, and says that launch times are not seen until fewer come. What a
+hook costs is measured on the host itself, for replays and for steps.
 
 - **Always on**: a wrapper or torch's own hook around capture and replay, counted in place; one window of a few
   kilobytes leaves every five seconds over a unix datagram socket that never blocks. What does not fit is dropped and
