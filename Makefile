@@ -31,7 +31,7 @@ types: $(DEV_STAMP) ## Check types
 check: lint types test ## Everything that must be green before a commit
 
 bench: $(DEV_STAMP) ## Measure speed and memory, as ratios in one run
-	@for b in trace estimate agent ingest judge; do $(BIN)/python tests/bench/bench_$$b.py || exit; done
+	@for b in trace estimate agent ingest judge hook; do $(BIN)/python tests/bench/bench_$$b.py || exit; done
 
 score: $(DEV_STAMP) ## Precision, recall, errors over the labelled corpus, fleets and public cases
 	@$(BIN)/python tests/score/score.py

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kPollMs = 5;        // buffers are emptied this often while a window is open
 constexpr uint32_t kFlushRounds = 30;  // work that was still queued gets this many polls to finish
 constexpr uint32_t kSilentRounds = 2;  // flushes in a row that bring nothing end the wait, once kernels came
-// And before any came: eager work of one injected program took more than 8 rounds in three of four windows (H200).
+// And before any came: eager work of one injected program brought nothing in 8 in three of four windows (H200).
 constexpr uint32_t kSilentRoundsBefore = kFlushRounds;
 constexpr uint32_t kSilentRoundsInVain = 8;  // where waiting has brought nothing
 constexpr uint32_t kForcedInVain = 2;        // so many forced flushes without a kernel end them
@@ -210,7 +210,6 @@ class WindowRunner::KindsOn {
 };
 
 void WindowRunner::record(uint32_t duration_ms, WindowReport &report, std::atomic<uint32_t> &live, const Pause &pause) {
-  begin_ = read_clocks(api_);
   report.edges.enabled_ns = begin_.cupti;
   {
     Stopwatch watch(report.enable_ns);
@@ -222,7 +221,6 @@ void WindowRunner::record(uint32_t duration_ms, WindowReport &report, std::atomi
 }
 
 void WindowRunner::record_graph_level(uint32_t duration_ms, WindowReport &report, const Pause &pause) {
-  begin_ = read_clocks(api_);
   report.edges.enabled_ns = last_end_;
   wait(duration_ms, report, pause);
   api_.register_callbacks(on_buffer_requested, on_buffer_completed);  // somebody may have taken them (M5)
@@ -235,7 +233,8 @@ WindowReport WindowRunner::run(uint32_t duration_ms, const StepMarks &marks, std
   WindowReport report;
   report.graph_level = graph_level_;
   pool_.begin_window();
-  reader_.reset(read_clocks(api_).cupti);
+  begin_ = read_clocks(api_);
+  reader_.reset(begin_.cupti);
   store_.clear();
   BufferTraffic &traffic = buffer_traffic();
   const uint64_t refused = traffic.refused + traffic.overflow, foreign = traffic.foreign, requested = traffic.requested;

@@ -171,7 +171,7 @@ class GraphLedger:
         self._retire(slot)
 
     def slot_of(self, graph: Any) -> GraphSlot:
-        """The slot of a graph that is replayed and carries none."""
+        """The slot of a graph that is replayed, by its id; the hot path finds it on the graph."""
         return self.slots.get(id(graph)) or self.unknown(graph)
 
     def let_go(self) -> None:

@@ -103,7 +103,7 @@ class OfficialHooks:
         if sample is not None:
             self._timer.end(graph, recorder, begin_ns, sample)
             return
-        slot = self._ledger.slots.get(id(graph)) or self._ledger.unknown(graph)
+        slot = self._ledger.slot_of(graph)
         slot.replays += 1
         recorder.rows[recorder.n & MASK] = (begin_ns, end_ns, slot.number)
         recorder.n += 1

@@ -22,7 +22,7 @@ from replaywatch.probe.sight import Sight
 from replaywatch.probe.slots import MASK, GraphSlot, Recorder
 
 MAX_EVENTS = 48
-# How often the stream of a thread is noted where nothing is timed.
+# How often the stream of a thread is noted where nothing is timed; odd, for the turns that launches are timed in.
 NOTE_ONE_IN = 61
 # Replays of a thread before the first timed one: they may still be uploaded, or compile what they lack.
 FIRST = 4
@@ -116,7 +116,7 @@ class ReplayTimer:
 
     def _count(self, graph: Any, recorder: Recorder, begin_ns: int, sample: Sample | None) -> None:
         end_ns = perf_counter_ns()
-        slot = self._ledger.slots.get(id(graph)) or self._ledger.unknown(graph)
+        slot = self._ledger.slot_of(graph)
         slot.replays += 1
         # Those that only note a stream come in a fixed turn, which would meet the same graph again and again.
         recorder.rows[recorder.n & MASK] = (begin_ns, 0 if sample is None else end_ns, slot.number)

@@ -90,14 +90,22 @@ def test_replayed_decode_step_carries_the_size_it_was_padded_to(parts, engine):
 
 
 def test_one_decode_step_in_some_tells_how_long_its_sequences_are(parts, engine):
-    runner, tensor = engine.runner(), SimpleNamespace(item=None)
+    runner = engine.runner()
     engine.step(runner, "EXTEND", 1, extend_num_tokens=500, seq_lens_sum=500)
     for at in range(CONTEXT_ONE_IN + 1):
         engine.step(runner, "DECODE", 3, seq_lens_sum=600 + at)
-        engine.step(runner, "DECODE", 3, seq_lens_sum=tensor)
     taken = parts.taken()
     assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (1200 + CONTEXT_ONE_IN, 6)
     assert not [place for place, fields in taken.items() if place != DECODE and "context_tokens" in fields]
+
+
+@pytest.mark.parametrize("told", [None, SimpleNamespace(item=None)])
+def test_a_length_that_is_no_number_on_the_host_is_left_alone(parts, engine, told):
+    engine.step(engine.runner(), "DECODE", 3, seq_lens_sum=told)
+    taken = parts.taken()[DECODE]
+    assert taken["steps"] == {"full": 1}
+    assert "context_tokens" not in taken
+    assert parts.sight.errors == 0
 
 
 def test_batch_past_the_ceiling_is_eager(parts, engine):

@@ -175,6 +175,7 @@ class EngineAdapter:
         self._config: dict[str, Any] = {}
         self._workload: dict[str, Any] = {}
         self._memory: dict[str, int] = {}
+        self._tells_context = Switch()
         self._placed = False
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
@@ -229,6 +230,16 @@ class EngineAdapter:
     def identify(self, **fields: Any) -> None:
         """Keep fields of the workload; None leaves what was known."""
         self._workload = self._workload | {key: value for key, value in fields.items() if value is not None}
+
+    def note_context(self, read: Callable[..., tuple[int, int] | None], *args: Any) -> None:
+        """After a decode step of the main model: now and then, how long its sequences are.
+
+        Shape: `read` gives tokens over all sequences and how many those are, from what the host has anyway.
+        """
+        if self._tells_context and self.port.is_context_due():
+            found = self.guarded(f"{self.name} context lengths", self._tells_context, read, *args)
+            if found is not None:
+                self.port.context(*found)
 
     def guarded(self, hook: str, on: Switch, act: Callable[..., Any], *args: Any) -> Any:
         """Do something of ours inside somebody else's call: it may fail, the call may not."""

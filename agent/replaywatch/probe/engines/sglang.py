@@ -122,8 +122,8 @@ class SglangAdapter(EngineAdapter):
         if seen.phase is None or (draft and not self._begins_draft(forward_batch)):
             return
         component = "draft" if draft else "target"
-        if not draft and seen.phase == "decode" and seen.context and self.port.is_context_due():
-            self.port.context(seen.context, seen.batch)
+        if not draft and seen.phase == "decode":
+            self.note_context(sglang_reasons.context_of, seen)
         if getattr(result, "can_run_graph", False):
             mode, padded = sglang_reasons.replayed(runner, seen)
             why = sglang_reasons.why_piecewise(seen) if mode == "piecewise" else None

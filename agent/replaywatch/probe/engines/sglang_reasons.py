@@ -39,6 +39,11 @@ class Batch:
         self.context = context if type(context) is int else None  # never a tensor, whose value waits for the device
 
 
+def context_of(seen: Batch) -> tuple[int, int] | None:
+    """Tokens over all sequences, and how many those are."""
+    return (seen.context, seen.batch) if seen.context else None
+
+
 def width(graphs: Any) -> int:
     """Tokens of one sequence in a decode graph: more than one with speculation."""
     for name in ("captured_req_width", "num_tokens_per_bs"):

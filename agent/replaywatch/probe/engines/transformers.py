@@ -61,7 +61,6 @@ class TransformersAdapter(EngineAdapter):
         self._here = _Here()
         self._devices = devices
         self._weighed: weakref.ref[Any] | None = None
-        self._tells_context = Switch()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
         """See the base."""
@@ -157,18 +156,15 @@ class TransformersAdapter(EngineAdapter):
             self.port.step("eager", batch, None, None, "prefill_by_design", "prefill", call.component)
         elif not compiled and replayed:
             self.port.step("full", batch, batch, batch, None, "decode", call.component)
-            self._note_context(outputs, batch, call)
+            self._tell_context(outputs, batch, call)
         elif not compiled:
             why = "dynamic_shape" if call.cache in (None, "DynamicCache") else "forced_eager"
             self.port.step("eager", batch, batch, batch, why, "decode", call.component)
-            self._note_context(outputs, batch, call)
+            self._tell_context(outputs, batch, call)
 
-    def _note_context(self, outputs: Any, batch: int, call: _Call) -> None:
-        """Tell now and then how long the sequences of a decode step are; a static cache is read whole."""
-        if call.component is None and self._tells_context and self.port.is_context_due():
-            length = self.guarded("transformers context lengths", self._tells_context, _context_of, outputs)
-            if length:
-                self.port.context(length * batch, batch)
+    def _tell_context(self, outputs: Any, batch: int, call: _Call) -> None:
+        if call.component is None:
+            self.note_context(_context_of, outputs, batch)
 
     def _generation_step(self, original: Function, on: Switch) -> Function:
         """Around `_generation_step(self, ...)` of continuous batching; a manager's is given the batch processor."""
@@ -209,8 +205,8 @@ def _requests(inputs: Any, table: bool) -> tuple[int | None, bool]:
     return requests, table or (requests is not None and tokens == requests)
 
 
-def _context_of(outputs: Any) -> int | None:
-    """Tokens of context that a layer reads for each sequence, the mean over layers: from the shapes of their keys.
+def _context_of(outputs: Any, batch: int) -> tuple[int, int] | None:
+    """Tokens of context that a layer reads for all sequences, the mean over layers: from the shapes of their keys.
 
     Layers are objects since 4.54, lists of tensors before. A static cache is read whole, a sliding one in its window.
     """
@@ -218,7 +214,7 @@ def _context_of(outputs: Any) -> int | None:
     layers = getattr(cache, "layers", None)
     keys: list[Any] = [getattr(x, "keys", None) for x in layers] if layers else getattr(cache, "key_cache", None) or []
     lengths = [int(k.shape[-2]) for k in keys if len(getattr(k, "shape", ())) == KEY_DIMENSIONS]
-    return round(sum(lengths) / len(lengths)) if lengths else None
+    return (round(sum(lengths) / len(lengths)) * batch, batch) if lengths else None
 
 
 def _wants_graphs(runner: Any) -> tuple[bool, bool]:

@@ -39,7 +39,6 @@ class TrtllmAdapter(EngineAdapter):
         super().__init__(port)
         self._here = _Here()
         self._learned: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._tells_context = Switch()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
         """See the base."""
@@ -101,10 +100,8 @@ class TrtllmAdapter(EngineAdapter):
             self.port.step("full", real, real, padded, None, phase, component)
         else:
             self.port.step("eager", real, real, padded, self._why(runner, batch, phase), phase, component)
-        if not draft and phase == "decode" and self._tells_context and self.port.is_context_due():
-            lengths = self.guarded("trtllm context lengths", self._tells_context, _lengths, batch)
-            if lengths:
-                self.port.context(sum(lengths), len(lengths))
+        if not draft and phase == "decode":
+            self.note_context(_context_of, batch)
 
     def _why(self, runner: Any, batch: Any, phase: str) -> str:
         if phase != "decode":
@@ -158,11 +155,12 @@ def _paddings(requests: Any) -> int:
     return n
 
 
-def _lengths(batch: Any) -> list[int]:
-    """Tokens of each request that decodes; `max_beam_num_tokens` is what the engine takes its positions from."""
+def _context_of(batch: Any) -> tuple[int, int] | None:
+    """Tokens of the requests that decode; `max_beam_num_tokens` is what the engine takes its positions from."""
     requests = batch.generation_requests or ()
     counts = (getattr(r, "max_beam_num_tokens", None) for r in requests if not getattr(r, "is_cuda_graph_dummy", False))
-    return [n for n in counts if type(n) is int]
+    lengths = [n for n in counts if type(n) is int]
+    return (sum(lengths), len(lengths)) if lengths else None
 
 
 def _phase(batch: Any) -> str:

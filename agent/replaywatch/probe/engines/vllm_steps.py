@@ -49,7 +49,6 @@ class StepHooks:
         # Without the main model's steps its answers would pass for those of a draft model.
         self._steps_heard = False
         self._met = 0  # id of the runner whose engine is known
-        self._tells_context = Switch()
 
     def execute_model(self, original: Function, on: Switch) -> Function:
         """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
@@ -202,7 +201,7 @@ class StepHooks:
             if tokens == requests and self._word(result) == "full" and who is _decider(runner):
                 padded = _padded(result, tokens)
                 self._adapter.port.step("full", requests, tokens, padded, None, "decode", _component(runner))
-                self._note_context(output)
+                self._adapter.note_context(_context_of, output)
                 return
         target = _decider(runner)
         own = [a for a in answers if a[0] is None or a[0] is target]
@@ -224,15 +223,7 @@ class StepHooks:
         if why != "warm_up":
             self._adapter.port.step(mode, requests, tokens, padded, why, phase, _component(runner))
             if phase == "decode":
-                self._note_context(output)
-
-    def _note_context(self, output: Any) -> None:
-        """Tell now and then how long the sequences of a decode step are."""
-        port, on = self._adapter.port, self._tells_context
-        if on and port.is_context_due():
-            lengths = self._adapter.guarded("vllm context lengths", on, _lengths, output)
-            if lengths:
-                port.context(sum(lengths), len(lengths))
+                self._adapter.note_context(_context_of, output)
 
     def _outcome(self, runner: Any, own: list[Answer], tokens: int) -> tuple[str, Asked, int]:
         """Mode and padded tokens of the last answer; the question of the first, which is this rank's own."""
@@ -292,14 +283,14 @@ def _decider(runner: Any) -> Any:
     return getattr(runner, "cudagraph_manager", None) or getattr(runner, "cudagraph_dispatcher", None)
 
 
-def _lengths(output: Any) -> list[int]:
-    """Computed tokens of each running request of a batch: lists since 0.9.2, an object for each request before."""
+def _context_of(output: Any) -> tuple[int, int] | None:
+    """Computed tokens of the running requests of a batch: lists since 0.9.2, an object for each request before."""
     cached = getattr(output, "scheduled_cached_reqs", None)
     if isinstance(cached, list):
         lengths = [request.num_computed_tokens for request in cached]
     else:
         lengths = getattr(cached, "num_computed_tokens", None) or []
-    return lengths if all(type(length) is int for length in lengths) else []
+    return (sum(lengths), len(lengths)) if lengths and all(type(n) is int for n in lengths) else None
 
 
 def _component(runner: Any) -> str | None:
