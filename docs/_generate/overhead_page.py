@@ -52,7 +52,8 @@ replay; a pair of CUDA events adds 11 to 12 us to the replay that it times; a de
 def page(data: Path) -> str:
     """The whole page, with or without measurements."""
     parts: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
-        ("bench_probe.json", measured), ("attached_cost.json", left_behind), ("attach-2026-11-30.json", no_cheaper_way),
+        ("bench_probe.json", measured), ("bench_probe-2026-11-30.json", once_more),
+        ("attached_cost.json", left_behind), ("attach-2026-11-30.json", no_cheaper_way),
         ("detach-2026-11-30.json", no_way_back), ("against_stamps-2026-11-30.json", beside_stamps),
     )  # fmt: skip
     found = [make(json.loads((data / name).read_text())) for name, make in parts if (data / name).is_file()]
@@ -196,6 +197,7 @@ def measured(results: dict[str, Any]) -> str:
     parts += ["", "Step time with the probe against without, in pairs of short blocks; 95 % intervals.", ""]
     parts += _table(results.get("loops", []), "mean_by_default")
     parts += own_time(results["own_time"]) if "own_time" in results else []
+    parts += ["", f"As recorded: {results['what']}."] if results.get("what") else []
     others = [row for row in results.get("others", []) if "skipped" not in row]
     if others:
         parts += ["", "## Other tools, same machine, same run", ""]
@@ -207,6 +209,26 @@ def measured(results: dict[str, Any]) -> str:
         parts += ["", "## Published by others", "", "Their figures, on their machines; not measured here.", ""]
         parts += ["| tool | what | published |", "|---|---|---|"]
         parts += [f"| {name} | {what} | {figure} |" for name, what, figure in results["published"]]
+    return "\n".join(parts) + "\n"
+
+
+def once_more(results: dict[str, Any]) -> str:
+    """A run on another host, with a cheaper hook and the probe's own account. Shape: as `measured`."""
+    estimate, low, high = results["replay_hook_us"]
+    graph_ms = min(row["step_ms"] for row in results["loops"] if row["loop"].startswith("graph"))
+    shares = [row["share"] for row in results["own_time"]]  # the hook was not in them
+    parts = [
+        "\n## Once more, on another host\n",
+        "{gpu}, driver {driver}, CUDA {cuda}, torch {torch}.".format(
+            **results["machine"] | {"driver": results["machine"]["driver, SM clock now"].split(",")[0]}
+        ),
+        f"The hook on a replay of one kernel: {estimate:.2f} us (95 % interval {low:.2f} to {high:.2f}), the probe's",
+        f"start included; that is {estimate / graph_ms / 10:.3f} % of the shortest step below. The probe's thread took",
+        f"{min(shares) * 100:.3f} to {max(shares) * 100:.3f} % of the loops.\n",
+        *_table(results["loops"], "mean_by_default"),
+        "",
+        f"As recorded: {results['what']}.",
+    ]
     return "\n".join(parts) + "\n"
 
 

@@ -37,6 +37,7 @@ sys.path[:0] = [str(ROOT / "agent"), str(ROOT / "tests" / "gpu")]
 SHORT_S = {"graph": 0.12, "eager": 0.15}
 LONG_S = {"graph": 0.5, "eager": 0.6}
 SETTLE_S = 0.04
+HOOK_SETTLE_S = 0.3
 OWN_TIME_S = 11.0  # two windows of the default length
 WINDOW_S = 0.1
 DEFAULT_WINDOW_S, DEFAULT_TRACE_EVERY_S = 5.0, 60.0
@@ -200,6 +201,13 @@ def described(loop: str, what: str, found: list[dict[bool, list[float]]]) -> dic
     }  # fmt: skip
 
 
+def check_counted(loop: str, steps: int, replays: int) -> None:
+    """Refuse figures of a loop that the hook did not see. Raises: RuntimeError."""
+    expected = steps if loop.startswith("graph") else 0
+    if replays != expected:
+        raise RuntimeError(f"{loop}: the probe counted {replays} replays of {expected}, so its cost was not measured")
+
+
 def measure_own_time() -> list[dict[str, Any]]:
     """What the probe says that it took of each loop at its defaults: hooks, its thread, the events it recorded."""
     from decoder import DecodeLoop
@@ -221,6 +229,7 @@ def measure_own_time() -> list[dict[str, Any]]:
                 times = block(step, OWN_TIME_S, None)
                 probe.stop()
                 windows = [w for frame in frames_of(inbox) for w in decode(frame).windows]
+            check_counted(f"{mode}, batch {batch}", len(times), sum(w.dispatch.replays for w in windows))
             costs = [w.cost for w in windows if w.cost is not None]
             timed = sum(w.timing.replay.count for w in windows if w.timing.replay is not None)
             hook_ns, thread_ns = sum(c.hook_ns for c in costs), sum(c.helper_cpu_ns for c in costs)
@@ -243,8 +252,11 @@ def frames_of(inbox: socket.socket) -> list[bytes]:
             return frames
 
 
-def measure_hook(pairs: int = 30) -> list[float]:
-    """Microseconds that a replay of a graph of one kernel takes longer: [estimate, low, high]."""
+def measure_hook(pairs: int = 20) -> list[float]:
+    """Microseconds that a replay of a graph of one kernel takes longer: [estimate, low, high].
+
+    Not before the probe has settled: its start would add a third of a microsecond and more to each of 2,000 replays.
+    """
     import torch
 
     x = torch.zeros(64, device="cuda")
@@ -257,6 +269,9 @@ def measure_hook(pairs: int = 30) -> list[float]:
         took = {}
         for on in random.sample([True, False], 2):
             turn(on)
+            time.sleep(HOOK_SETTLE_S)
+            for _ in range(200):
+                graph.replay()
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(2000):
@@ -383,13 +398,14 @@ def measure_tool(name: str, pairs: int) -> list[dict[str, Any]]:
     return rows
 
 
-def other_tools() -> list[dict[str, Any]]:
-    """Run every tool that is installed in a process of its own."""
+def other_tools(keep: Callable[..., None]) -> None:
+    """Run every tool that is installed in a process of its own; `keep` gets the rows so far after each."""
     rows: list[dict[str, Any]] = []
     for name, (package, _) in TOOLS.items():
         if package is not None and importlib.util.find_spec(package) is None:
             print(f"{name:44} not installed here")
             rows.append({"what": name, "skipped": "not installed"})
+            keep(others=rows)
             continue
         command = [sys.executable, __file__, "--tool", name]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -397,12 +413,13 @@ def other_tools() -> list[dict[str, Any]]:
             reason = (done.stderr.strip().splitlines() or ["no reason"])[-1][:160]
             print(f"{name:44} could not run: {reason}")
             rows.append({"what": name, "skipped": reason})
+            keep(others=rows)
             continue
         found = json.loads(done.stdout.splitlines()[-1])
         for row in found:
             print_row(row)
         rows += found
-    return rows
+        keep(others=rows)
 
 
 def machine() -> dict[str, Any]:
@@ -475,7 +492,8 @@ def main() -> None:
             sink.terminate()
             sink.wait()
     keep(own_time=measure_own_time())
-    keep(others=other_tools(), published=PUBLISHED)
+    keep(published=PUBLISHED)
+    other_tools(keep)
     print("\npublished by others, not measured here:")
     for name, what, figure in PUBLISHED:
         print(f"  {name:40} {what:70} {figure}")

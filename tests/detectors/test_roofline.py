@@ -32,9 +32,13 @@ BEFORE = {"vllm-eager-measured": "eager", "vllm-piecewise": "piecewise"}
 SIZES: dict[str, Any] = {
     "weight_bytes": 2_200_096_768, "layers": 22, "cache_bytes_per_token": 22_528, "settings": {"max_model_len": "512"},
 }  # fmt: skip
+UNTRACED_RUNS, CONTEXT_RUNS = "vllm-untraced-2026-11-30.json", "vllm-contexts-2026-11-30.json"
 RUNS = {
-    "vllm-default-untraced": "default", "vllm-eager-untraced": "eager",
-    "vllm-ranks-untraced": "tensor_parallel", "vllm-ranks-eager-untraced": "tensor_parallel_eager",
+    "vllm-default-untraced": (UNTRACED_RUNS, "default"), "vllm-eager-untraced": (UNTRACED_RUNS, "eager"),
+    "vllm-ranks-untraced": (UNTRACED_RUNS, "tensor_parallel"),
+    "vllm-ranks-eager-untraced": (UNTRACED_RUNS, "tensor_parallel_eager"),
+    "vllm-piecewise-contexts": (CONTEXT_RUNS, "piecewise"), "vllm-default-contexts": (CONTEXT_RUNS, "default"),
+    "vllm-draft-untraced": (CONTEXT_RUNS, "draft"),
 }  # fmt: skip
 # The 1.1B Llama shape of the recordings (tests/engines_gpu/scenarios.py): 16-bit weights, embeddings included.
 SMALL = EngineConfig(engine="vllm", weight_bytes=2_200_000_000, layers=22, cache_bytes_per_token=22_528)
@@ -333,10 +337,29 @@ def test_the_same_engine_with_its_graphs_is_healthy(name: str) -> None:
         assert {told.verdict for told in judged_at(name, at)} == {"healthy"}
 
 
+@pytest.mark.parametrize(("at", "truth", "slack"), [(0, 0.582, 0.01), (1, 0.455, 0.2)])
+def test_a_piecewise_engine_that_tells_its_contexts_is_priced(at: int, truth: float, slack: float) -> None:
+    """At batch 48 that host kept the defaults waiting for 56 % of a step, which no graph brings back."""
+    (told,) = judged_at("vllm-piecewise-contexts", at)
+    (finding,) = [f for f in told.findings if f.detector == "partial_coverage"]
+    assert finding.estimate is not None
+    assert finding.estimate.low <= truth <= finding.estimate.high
+    assert abs(finding.estimate.ratio - truth) <= slack
+
+
+@pytest.mark.parametrize(
+    ("name", "at"), [("vllm-default-contexts", 0), ("vllm-default-contexts", 1), ("vllm-draft-untraced", 0)]
+)
+def test_a_host_between_replays_is_not_taken_for_lost_graphs(name: str, at: int) -> None:
+    for told in judged_at(name, at):
+        assert {f.severity for f in told.findings} <= {"info"}
+        assert {f.detector for f in told.findings} <= {"replay_gap", "graph_memory_estimate"}
+
+
 def judged_at(name: str, at: int) -> list[Judgement]:
     """Judgements of every rank at the end of a measured stretch (docs/data has their beginnings and ends)."""
-    truth = json.loads((DATA / "vllm-untraced-2026-11-30.json").read_text())
-    (run,) = [r for r in truth if r["name"] == RUNS[name]]
+    file, run_name = RUNS[name]
+    (run,) = [r for r in json.loads((DATA / file).read_text()) if r["name"] == run_name]
     recording = Recording([decode(x) for x in gzip.decompress((LIVE / f"{name}.jsonl.gz").read_bytes()).splitlines()])
     measured = run["measured"][at]
     found = judgements(recording, measured["since_ns"], measured["until_ns"])

@@ -82,10 +82,13 @@ class DecodeLoop:
 
     def stepper(self, mode: str) -> Callable[[], None]:
         """A step that ends with the tokens on the host, as a serving loop's does. Shape: mode eager or graph."""
-        step = self.capture().replay if mode == "graph" else self.eager
+        graph = self.capture() if mode == "graph" else None
 
         def run() -> None:
-            step()
+            if graph is None:
+                self.eager()
+            else:
+                graph.replay()  # looked up by every step: a bound method of before would pass the probe's hook by
             self.tokens.tolist()
 
         return run

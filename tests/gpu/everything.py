@@ -48,16 +48,16 @@ def _vllm(*arguments: str) -> tuple[str, ...]:
 
 
 STEPS = (
-    Step("bench", _script("bench/bench_probe.py", "--json", OUT), 560, is_alone=True),
+    Step("bench", _script("bench/bench_probe.py", "--json", OUT), 680, is_alone=True),
     Step("soak", _script("gpu/soak.py", "--seconds", "604", "--alone-seconds", "12", "--json", OUT), 680),
     Step("stamps", _script("gpu/against_stamps.py", "--json", OUT), 240),
     Step("tests", (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu",
                    str(ROOT / "tests/gpu/test_probe_gpu.py")), 180),
     Step("injected", _script("gpu/injected.py", "--json", OUT), 60),
-    Step("silent", _script("gpu/silent.py", "--json", OUT), 200),
+    Step("silent", _script("gpu/silent.py", "--json", OUT), 440),
     Step("demo", _script("gpu/live_demo.py", "--seconds", "42", "--json", OUT), 330, needs="server"),
     Step("queued", _script("gpu/queued.py", "--json", OUT), 90),
-    Step("counters", _script("gpu/device_counters.py", "--json", OUT), 60),
+    Step("counters", _script("gpu/device_counters.py", "--json", OUT), 60, needs="server"),
     Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "250"), 255, needs="vllm"),
     Step("drafts", _vllm("--only", "draft", "ngram", "--pairs", "8", "--budget-s", "250"), 255, needs="vllm"),
     Step("attach", _script("gpu/attach.py", "--json", OUT), 260),

@@ -1,10 +1,11 @@
 """When the records of a stretch come: by themselves, by flushing, or by force; and how many windows stay silent.
 
-    python3 tests/gpu/silent.py --json out.json        (one GPU, torch, nvcc; two minutes)
+    python3 tests/gpu/silent.py --json out.json        (one GPU, torch, nvcc; six minutes)
 
-CUPTI holds records back now and then, and whole stretches of eager work brought no kernel, to our tracer and to Kineto.
-Here a thread runs one of the loops of against_stamps.py, another switches kernel records on for 100 ms and off, then
-flushes every 10 ms, and forces a flush at the end. Each way to ask runs in a process of its own.
+CUPTI holds records back now and then, and whole stretches of eager work brought no kernel, to our tracer and to Kineto:
+where copies or sets had been switched on before kernels, as both did. Here a thread runs one of the loops of
+against_stamps.py, another switches kernel records on for 100 ms and off, then flushes every 10 ms, and forces a flush
+at the end. Each way to ask runs in processes of its own.
 """
 
 from __future__ import annotations
@@ -27,14 +28,26 @@ from against_kineto import Loop  # noqa: E402
 from attach import CONCURRENT_KERNEL, MEMCPY, Cupti  # noqa: E402
 
 PER_THREAD_BUFFERS = 9  # CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER
-WAYS = ("kernels", "kernels and copies", "kernels, buffers of the process", "kernels, flushed while on")
-LOOPS = ("300 launches of 10 us, the host slower", "300 launches of 10 us, the device slower", "a graph, then launches")
-WINDOWS, WINDOW_S, WAIT_S, REST_S = 12, 0.1, 0.3, 0.4
+MEMSET = 2
+WAYS = {  # the kinds in the order in which they are switched on; off in the order reversed
+    "kernels": (CONCURRENT_KERNEL,),
+    "kernels, then copies": (CONCURRENT_KERNEL, MEMCPY),
+    "kernels, then sets": (CONCURRENT_KERNEL, MEMSET),
+    "kernels, then copies and sets": (CONCURRENT_KERNEL, MEMCPY, MEMSET),
+    "copies, then kernels": (MEMCPY, CONCURRENT_KERNEL),
+    "sets, then kernels": (MEMSET, CONCURRENT_KERNEL),
+    "copies, sets, then kernels": (MEMCPY, MEMSET, CONCURRENT_KERNEL),
+    "copies, then kernels, buffers of the process": (MEMCPY, CONCURRENT_KERNEL),
+    "copies, then kernels, flushed while on": (MEMCPY, CONCURRENT_KERNEL),
+}
+LOOPS = ("300 launches of 10 us, the host slower", "a graph, then launches")
+WINDOWS, WINDOW_S, WAIT_S, REST_S = 10, 0.1, 0.3, 0.3
+ROUNDS = 2  # processes a way: where records stay away, they do so in some processes and from some window on
 
 
 def window(cupti: Cupti, way: str) -> dict[str, Any]:
     """One stretch. Shape: bytes while on, by flushing with the millisecond of the first and last, and by force."""
-    kinds = (MEMCPY, CONCURRENT_KERNEL) if "copies" in way else (CONCURRENT_KERNEL,)
+    kinds = WAYS[way]
     cupti.register()
     cupti.bytes = 0
     for kind in kinds:
@@ -101,7 +114,7 @@ def main() -> int:
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "ways": []}
     with tempfile.TemporaryDirectory() as folder:
         library = str(compile_stamped(Path(folder)))
-        for way in WAYS:
+        for way in [*WAYS] * ROUNDS:
             command = [sys.executable, __file__, "--way", way, library]
             done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
             lines = [x for x in done.stdout.splitlines() if x.startswith("{")]

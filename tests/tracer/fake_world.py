@@ -19,6 +19,7 @@ from typing import Any
 from tracer.builds import ROOT
 
 CONCURRENT_KERNEL = 10
+MEMSET = 2  # the last kind that a window switches on
 _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
 _WINDOW_MS = 15
 _PATIENCE_MS = 20_000
@@ -157,7 +158,7 @@ def play(script: Script, between: Callable[[], None] | None = None) -> Any:
 def _launch_all(script: Script, base: int, between: Callable[[], None] | None) -> None:
     fake = _Inside.cupti
     try:
-        assert fake.fake_wait_for_kind(_U32(CONCURRENT_KERNEL), 1, _U32(_PATIENCE_MS))
+        assert fake.fake_wait_for_kind(_U32(MEMSET), 1, _U32(_PATIENCE_MS))
         for item in script.work:
             launch(item, base)
         for at, mode in script.marks:

@@ -113,7 +113,7 @@ def _pause_ends_window() -> tuple[float, bool, int, Any]:
     found: list[Any] = []
     window = threading.Thread(target=lambda: found.append(fake_world.tracer().run_window(20_000)))
     window.start()
-    assert fake_world.cupti().fake_wait_for_kind(10, 1, 20_000)
+    assert fake_world.cupti().fake_wait_for_kind(fake_world.MEMSET, 1, 20_000)
     for item in eager_steps(3).work:
         fake_world.launch(item, base)
     fake_world.cupti().fake_advance(ctypes.c_uint64(3_000_000))
@@ -206,7 +206,7 @@ def test_windows_on_their_own_are_collected_in_order(fresh_world: World) -> None
 def _kernel_of_another_thread() -> None:
     """One that is done, in a buffer of its own: where something comes by itself, nothing is forced."""
     fake, now = fake_world.cupti(), _U64()
-    assert fake.fake_wait_for_kind(_U32(fake_world.CONCURRENT_KERNEL), 1, _U32(20_000))
+    assert fake.fake_wait_for_kind(_U32(fake_world.MEMSET), 1, _U32(20_000))
     assert fake.cuptiGetTimestamp(ctypes.byref(now)) == 0
     fake.fake_launch_kernel(_U32(0), _U32(9), b"done", now, now)
     fake.fake_hold_disable(0)
@@ -265,7 +265,7 @@ def _profiler_after_queued_work(windows: int) -> dict[str, Any]:
 
 def _kernel_and_theft() -> None:
     fake = fake_world.cupti()
-    assert fake.fake_wait_for_kind(_U32(fake_world.CONCURRENT_KERNEL), 1, _U32(20_000))
+    assert fake.fake_wait_for_kind(_U32(fake_world.MEMSET), 1, _U32(20_000))
     fake.fake_launch_kernel(_U32(0), _U32(9), b"taken", _U64(1), _U64(2))
     _take_callbacks()
     fake.fake_hold_disable(0)
@@ -303,7 +303,7 @@ def _play_on_running_clock(script: Script, length_ns: int) -> Any:
 
     def launch_all() -> None:
         try:
-            assert fake.fake_wait_for_kind(ctypes.c_uint32(fake_world.CONCURRENT_KERNEL), 1, ctypes.c_uint32(20_000))
+            assert fake.fake_wait_for_kind(ctypes.c_uint32(fake_world.MEMSET), 1, ctypes.c_uint32(20_000))
             base = time.time_ns()
             for item in script.work:
                 fake_world.launch(item, base)

@@ -9,6 +9,7 @@ namespace {
 constexpr size_t kFewestReturns = 3;
 constexpr double kRegularShare = 0.8;  // of the returns are as far apart as the median
 constexpr double kCoveredShare = 0.6;  // of all launches lie between the first and the last return
+constexpr uint64_t kFromGraph = uint64_t{1} << 63;  // of a token's id; the rest is the graph's
 
 struct Token {
   uint64_t id;
@@ -30,7 +31,7 @@ std::vector<Token> tokens_of(const DeviceRecords &work) {
       if (r.is_kernel()) tokens.push_back({r.detail, r.start_ns, idle});
     } else if (!seen[replay]) {
       seen[replay] = true;
-      tokens.push_back({uint64_t{1} << 63 | r.graph, r.start_ns, idle});
+      tokens.push_back({kFromGraph | r.graph, r.start_ns, idle});
     }
   }
   return tokens;
@@ -38,12 +39,16 @@ std::vector<Token> tokens_of(const DeviceRecords &work) {
 
 using Places = std::vector<size_t>;  // positions of one token
 
-bool returns_regularly(const Places &places, size_t tokens) {
+// One kernel again and again is no step: a step would be a launch long, and the wait between real steps "long idle".
+bool is_one_kernel(uint64_t id, size_t apart) { return apart < 2 && (id & kFromGraph) == 0; }
+
+bool returns_regularly(uint64_t id, const Places &places, size_t tokens) {
   if (places.size() < kFewestReturns) return false;
   std::vector<size_t> apart;
   for (size_t i = 0; i + 1 < places.size(); ++i) apart.push_back(places[i + 1] - places[i]);
   std::nth_element(apart.begin(), apart.begin() + static_cast<long>(apart.size() / 2), apart.end());
   const size_t median = apart[apart.size() / 2];
+  if (is_one_kernel(id, median)) return false;
   const size_t slack = std::max<size_t>(2, median / 20);
   const auto regular = std::count_if(apart.begin(), apart.end(), [&](size_t d) {
     return d + slack >= median && d <= median + slack && d * 2 > median;
@@ -56,7 +61,7 @@ bool returns_regularly(const Places &places, size_t tokens) {
 std::vector<const Places *> once_a_step(const std::map<uint64_t, Places> &by_id, size_t tokens) {
   std::vector<const Places *> regular;
   for (const auto &[id, places] : by_id)
-    if (returns_regularly(places, tokens)) regular.push_back(&places);
+    if (returns_regularly(id, places, tokens)) regular.push_back(&places);
   std::sort(regular.begin(), regular.end(), [](const Places *a, const Places *b) { return a->size() < b->size(); });
   const size_t needed = by_id.size() <= 2 ? 1 : 2;
   for (size_t i = 0; i + needed <= regular.size(); ++i) {

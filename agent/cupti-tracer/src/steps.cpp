@@ -13,6 +13,7 @@ constexpr uint64_t kLongStepMedians = 3;
 constexpr size_t kFewestPeriods = 3;
 constexpr uint64_t kIdleSteps = 2;
 constexpr uint64_t kUnknownStepIdleNs = 50'000'000;
+constexpr uint64_t kShortestLongIdleNs = 1'000'000;  // less is a slow host between short steps, and no lack of requests
 
 std::vector<Step> between_starts(const std::vector<StepMark> &starts) {
   std::vector<Step> steps;
@@ -68,7 +69,7 @@ uint64_t long_idle_ns(const Steps &steps) {
     if (step.clean) periods.push_back(step.period_ns());
   if (periods.size() < kFewestPeriods) return kUnknownStepIdleNs;
   std::sort(periods.begin(), periods.end());
-  return kIdleSteps * periods[periods.size() / 2];
+  return std::max(kShortestLongIdleNs, kIdleSteps * periods[periods.size() / 2]);
 }
 
 Steps find_steps(const DeviceRecords &work, const std::vector<StepMark> &marks) {

@@ -56,7 +56,7 @@ class Patch:
     def out_of_reach(self) -> bool:
         """Whether something else has been in its place since the last look at least, and has not called it."""
         found = vars(self.owner).get(self.name)
-        if _reaches(found, self.wrapper):
+        if reaches(found, self.wrapper):
             self.over = None
             return False
         if self.over is not found:
@@ -158,7 +158,8 @@ def _innermost(function: Any) -> Any:
     return function
 
 
-def _reaches(function: Any, wanted: Function) -> bool:
+def reaches(function: Any, wanted: Function) -> bool:
+    """Whether a function is another one, or wraps it over some layers."""
     for _ in range(16):
         if function is wanted:
             return True

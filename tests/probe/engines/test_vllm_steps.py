@@ -8,6 +8,7 @@ from probe.engines.batches import decode, scheduled
 from replaywatch.contract.window import FALLBACK_REASONS
 from replaywatch.probe.engines.port import CONTEXT_ONE_IN
 from replaywatch.probe.engines.vllm import VllmAdapter
+from replaywatch.probe.engines.vllm_steps import SILENT_STEPS
 
 DECODE = (None, None)
 PREFILL = (None, "prefill")
@@ -442,3 +443,30 @@ def test_lengths_that_cannot_be_read_are_left_out_and_steps_go_on(parts, engine)
     assert taken["steps"] == {"full": 2}
     assert "context_tokens" not in taken
     assert parts.sight.errors == 0
+
+
+def test_a_probe_that_starts_again_counts_steps_again(parts, engine):
+    """The second runner's module took the hooked dispatch by name."""
+    runner = engine("v2")
+    for _ in range(2):
+        runner.execute_model(decode(3))
+        assert parts.taken()[DECODE]["steps"] == {"full": 1}
+        parts.adapter.remove()
+        parts.adapter = VllmAdapter(parts.port)
+        parts.adapter.place()
+
+
+def test_steps_that_ask_nobody_are_a_blind_spot_until_they_ask_again(parts, engine, monkeypatch):
+    from vllm.v1.worker.gpu import model_runner
+
+    runner, hooked = engine("v2"), model_runner.dispatch_cg_and_sync_dp
+    monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", hooked.__wrapped__)
+    for _ in range(SILENT_STEPS - 1):
+        runner.execute_model(decode(3))
+    assert "vllm dispatch" not in parts.blind()
+    runner.execute_model(decode(3))
+    assert "vllm dispatch" in parts.blind()
+    assert parts.taken() == {}
+    monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", hooked)
+    runner.execute_model(decode(3))
+    assert "vllm dispatch" not in parts.blind()

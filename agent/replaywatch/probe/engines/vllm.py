@@ -15,7 +15,7 @@ from replaywatch.probe.engines.model_size import model_size
 from replaywatch.probe.engines.port import EngineAdapter, Port
 from replaywatch.probe.engines.vllm_reasons import Facts
 from replaywatch.probe.engines.vllm_steps import StepHooks
-from replaywatch.probe.patching import Function, Switch, loaded
+from replaywatch.probe.patching import Function, Switch, loaded, reaches
 
 RUNNER_V1 = "vllm.v1.worker.gpu_model_runner"
 RUNNER_V2 = "vllm.v1.worker.gpu.model_runner"
@@ -110,9 +110,10 @@ class VllmAdapter(EngineAdapter):
         if not self.patches.wrap(module, _V2_FUNCTION, signal, wrapping):
             return
         self.patches.wrap(module, _V2_AGREEMENT, signal, self.steps.agreement)
-        for name, other in list(sys.modules.items()):  # those that took the function by name before we came
+        # Those that took the function by name before we came, or the wrapper of a probe that was stopped since.
+        for name, other in list(sys.modules.items()):
             took = name.startswith("vllm.v1.worker.gpu.") and other is not module
-            if took and vars(other).get(_V2_FUNCTION) is original:
+            if took and reaches(vars(other).get(_V2_FUNCTION), original):
                 self.patches.wrap(other, _V2_FUNCTION, signal, wrapping)
 
     def _hook_runner_v1(self, module: ModuleType) -> None:

@@ -20,6 +20,8 @@ from replaywatch.probe.patching import Function, Switch
 # Who was asked, with what, what came back, and in the second runner what it was before the ranks agreed, if they did.
 Answer = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any, Any]
 
+SILENT_STEPS = 50
+NOT_ASKED = "steps run, and the dispatcher that was hooked is not asked: another is in its place; they are not counted"
 _MODES = {"NONE": "eager", "PIECEWISE": "piecewise", "FULL": "full"}
 
 
@@ -49,6 +51,7 @@ class StepHooks:
         # Without the main model's steps its answers would pass for those of a draft model.
         self._steps_heard = False
         self._met = 0  # id of the runner whose engine is known
+        self._unanswered = 0  # steps since the last answer
 
     def execute_model(self, original: Function, on: Switch) -> Function:
         """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
@@ -72,9 +75,21 @@ class StepHooks:
                     on.off()
                     hooks._steps_heard = False
                     fault("vllm steps", error)
+            elif hooks._unanswered < SILENT_STEPS:
+                hooks._adapter.guarded(
+                    "vllm steps", on, hooks._unheard, args[0] if args else kwargs.get("scheduler_output")
+                )
             return result
 
         return execute_model
+
+    def _unheard(self, output: Any) -> None:
+        """A step in which nobody was heard to ask how it should run: now and then one is empty, one by one none is."""
+        if not getattr(output, "total_num_scheduled_tokens", 0):
+            return
+        self._unanswered += 1
+        if self._unanswered == SILENT_STEPS:
+            self._adapter.port.sight.blind("vllm dispatch", NOT_ASKED)
 
     def dispatch(self, original: Function, on: Switch) -> Function:
         """Around `CudagraphDispatcher.dispatch` of the first runner and of draft models."""
@@ -195,6 +210,8 @@ class StepHooks:
         if id(runner) != self._met:
             self._met = id(runner)
             self._adapter.guarded("vllm resolved mode", Switch(), self._meet, runner)
+        if self._unanswered:
+            self._heard_again()
         who, _, _, result, _ = answers[-1]
         if result is not None and len(answers) == 1:
             tokens, requests = output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
@@ -210,6 +227,11 @@ class StepHooks:
                 self._draft(answer)
         if own:
             self._judge(runner, output, own, target)
+
+    def _heard_again(self) -> None:
+        if self._unanswered >= SILENT_STEPS:
+            self._adapter.port.sight.clear("vllm dispatch")
+        self._unanswered = 0
 
     def _judge(self, runner: Any, output: Any, own: list[Answer], target: Any) -> None:
         """Count a step that may not be a full replay of a decode batch, with the reason."""

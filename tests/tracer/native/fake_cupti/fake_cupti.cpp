@@ -30,6 +30,7 @@ struct State {
   bool finalized = false, multi_subscriber = false, subscribed = false, hold_disable = false;
   bool graph_level = false;          // chosen once, for good
   bool node_records_broken = false;  // DRIVER or RUNTIME were switched off and on
+  bool mute = false;                 // kernels were switched on after copies or sets: nothing is recorded
   std::set<uint32_t> enabled, was_enabled;
   std::set<uint32_t> doomed_graphs;  // instantiated before graph-level tracing began
   uint32_t graphs = 0, correlations = 0;
@@ -69,7 +70,7 @@ uint64_t time_of_day_ns() {
 }
 
 void add(const Work &work) {
-  if (!is_on(work.kind) || !buffers().registered()) return;
+  if (!is_on(work.kind) || state().mute || !buffers().registered()) return;
   Work stamped = work;
   stamped.start_ns = stamp(work.start_ns);
   stamped.end_ns = stamp(work.end_ns);
@@ -147,6 +148,8 @@ int32_t cuptiActivityEnable(uint32_t kind) {
   }
   if ((kind == kDriver || kind == kRuntime) && state().was_enabled.count(kind) != 0 && state().enabled.count(kind) == 0)
     state().node_records_broken = true;
+  if (kind == kConcurrentKernel && !state().graph_level)
+    state().mute = state().enabled.count(kCopy) + state().enabled.count(kSet) != 0;
   state().enabled.insert(kind);
   state().was_enabled.insert(kind);
   const uint64_t jump_to_ns = kind == kConcurrentKernel ? std::exchange(state().jump_to_ns, 0) : 0;
@@ -159,7 +162,7 @@ int32_t cuptiActivityEnable(uint32_t kind) {
 int32_t cuptiActivityDisable(uint32_t kind) {
   Lock lock(state().mutex);
   if (state().finalized) return kNotInitialized;
-  if (kind == kConcurrentKernel) state().changed.wait(lock, [] { return !state().hold_disable; });
+  state().changed.wait(lock, [] { return !state().hold_disable; });
   state().enabled.erase(kind);
   state().changed.notify_all();
   return kSuccess;
@@ -200,7 +203,7 @@ void fake_reset(uint32_t version) {
     State &s = state();
     s.version = version;
     s.finalized = s.multi_subscriber = s.subscribed = s.hold_disable = s.graph_level = s.node_records_broken =
-        s.stampless = false;
+        s.mute = s.stampless = false;
     s.tick_rate = 0;
     s.enabled.clear();
     s.was_enabled.clear();
