@@ -158,7 +158,7 @@ def _innermost(function: Any) -> Any:
     return function
 
 
-def reaches(function: Any, wanted: Function) -> bool:
+def reaches(function: Any, wanted: Any) -> bool:
     """Whether a function is another one, or wraps it over some layers."""
     for _ in range(16):
         if function is wanted:
