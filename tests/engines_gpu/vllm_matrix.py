@@ -38,6 +38,7 @@ from engines_gpu.scenarios import (  # noqa: E402
     write_plugin,
 )
 from engines_gpu.served import Server  # noqa: E402
+from gpu.gpm import Activity  # noqa: E402
 
 START_S = 150.0
 LEAST_S = 60.0
@@ -100,9 +101,10 @@ class Matrix:
         ]  # fmt: skip
         if scenario.adapter:
             command += ["--adapter", str(write_adapter(self.work / "adapter"))]
-        begin = time.monotonic()
+        begin, activity = time.monotonic(), Activity(first_device())
         code, text = self._run(command, self._environment(receiver.path, changed))
         receiver.close()
+        activity.stop()
         (folder / "engine.log").write_text(text)
         result = _result(text)
         run: dict[str, Any] = {"name": label, "seconds": round(time.monotonic() - begin, 1), "code": code}
@@ -110,7 +112,9 @@ class Matrix:
             run["failed"] = text[-1500:]
         else:
             run |= result | {"told": [self._told(receiver, scenario, m) for m in result["measured"]]}
-        run |= _seen(receiver)
+            for measured in result["measured"]:  # the stretch ends with a wait of 1.2 s
+                measured["device_active"] = activity.mean(measured["since_ns"], measured["until_ns"] - 1_300_000_000)
+        run |= _seen(receiver) | {"activity_problem": activity.problem}
         self._keep(run, folder)
 
     def _environment(self, socket: Path, changed: Mapping[str, str]) -> dict[str, str]:
@@ -225,6 +229,12 @@ class Matrix:
         return "\n".join(lines)
 
 
+def first_device() -> int:
+    """The first device that an engine sees, as NVML numbers it."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    return int(visible) if visible.isdecimal() else 0
+
+
 def _estimate(judged: Any) -> str | None:
     found = [f.estimate for f in judged.findings if f.estimate] if judged else []
     estimate = found[0] if found else (judged.estimate if judged else None)
@@ -255,6 +265,8 @@ def _seen(receiver: Receiver) -> dict[str, Any]:
         "observations": sorted({f"{o.kind}: {o.detail}" for w in windows for o in w.observations})[:20],
         "captures": counted_captures(windows),
         "steps_by_part": steps_by_part(windows),
+        "own_share": sum(c.hook_ns + c.helper_cpu_ns for c in costs)
+        / max(1, sum(w.end_ns - w.start_ns for w in windows if w.cost)),
         "probe_errors": sum(c.errors for c in costs), "dropped": sum(c.frames_dropped for c in costs),
         "configs": [c for b in receiver.batches for c in map(_config, b.configs.values())][-1:],
     }  # fmt: skip

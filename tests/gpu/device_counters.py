@@ -2,8 +2,10 @@
 
     python3 tests/gpu/device_counters.py --json out.json        (a Hopper GPU or later, torch, nvcc, pynvml)
 
-They are read from outside of the process and attach nothing to it. Shape of a row: busy by the stamps, and per cents of
-time in which the engine and the multiprocessors worked, and of memory bandwidth.
+They are read from outside of the process and attach nothing to it. Shape of a row: busy by the stamps, milliseconds a
+step, those of them in which the engine was active, and per cents of time in which the engine and the multiprocessors
+worked, and of memory bandwidth. Decoders run as graphs and eager, so that an eager step's active time can be held
+against what the same step takes as a graph.
 """
 
 from __future__ import annotations
@@ -13,41 +15,25 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / name) for name in ("agent", "detectors", "tests/corpus", "tests/gpu")]
 
-METRICS = {"graphics_util": 1, "sm_util": 2, "sm_occupancy": 3, "dram_bw_util": 10}
 SECONDS = 2.0
 
 
-class Counters:
-    """Two samples of GPM and what lies between them."""
+class Counted:
+    """A step that counts itself."""
 
-    def __init__(self, uuid: str) -> None:
-        import pynvml
+    def __init__(self, step: Callable[[], None]) -> None:
+        self.step, self.times = step, 0
 
-        self.nvml = pynvml
-        pynvml.nvmlInit()
-        self.device = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        self.supported = bool(pynvml.nvmlGpmQueryDeviceSupport(self.device).isSupportedDevice)
-        self.samples = [pynvml.nvmlGpmSampleAlloc() for _ in range(2)]
-
-    def read(self, at: int) -> None:
-        """Take the first or the second sample."""
-        self.nvml.nvmlGpmSampleGet(self.device, self.samples[at])
-
-    def between(self) -> dict[str, float]:
-        """The metrics between the samples, in per cent."""
-        wanted = self.nvml.c_nvmlGpmMetricsGet_t()
-        wanted.version, wanted.numMetrics = self.nvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
-        wanted.sample1, wanted.sample2 = self.samples
-        for at, number in enumerate(METRICS.values()):
-            wanted.metrics[at].metricId = number
-        self.nvml.nvmlGpmMetricsGet(wanted)
-        return {name: float(wanted.metrics[at].value) for at, name in enumerate(METRICS)}
+    def __call__(self) -> None:
+        self.step()
+        self.times += 1
 
 
 def main() -> None:
@@ -59,29 +45,40 @@ def main() -> None:
     from against_kineto import Loop
     from against_stamps import WORK, Stamps, compile_stamped, of_intervals, stepper
     from decoder import DecodeLoop
+    from gpm import ENGINE, Counters
     from machine import describe_machine
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "seconds": SECONDS, "rows": []}
     counters = Counters(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
     answer["supported"] = counters.supported
-    decode = DecodeLoop(8)
+    decoders = {batch: DecodeLoop(batch) for batch in (1, 8, 48)}
     with tempfile.TemporaryDirectory() as folder:
         stamps = Stamps(str(compile_stamped(Path(folder))))
         steps = {name: stepper(stamps, work) for name, work in WORK.items()}
-        steps |= {f"a decoder, {mode}": decode.stepper(mode) for mode in ("graph", "eager")}
-        for name, step in steps.items():
+        steps |= {
+            f"decoder, batch {batch}, {mode}": decode.stepper(mode)
+            for batch, decode in decoders.items()
+            for mode in ("graph", "eager")
+        }
+        for name, bare in steps.items():
             stamps.clear()
+            step = Counted(bare)
             loop = Loop(step)
             try:
                 time.sleep(0.3)
                 counters.read(0)
+                begin_s, before = time.perf_counter(), step.times
                 time.sleep(SECONDS)
                 counters.read(1)
+                took_s, made = time.perf_counter() - begin_s, step.times - before
             finally:
                 loop.stop()
-            seen = stamps.read(0, 1 << 62)
-            row = {"loop": name, "busy_by_stamps": of_intervals(seen)["busy"] if len(seen) > 1 else None}
-            row |= counters.between()
+            seen, found = stamps.read(0, 1 << 62), counters.between()
+            step_ms = took_s / max(1, made) * 1e3
+            row = {
+                "loop": name, "busy_by_stamps": of_intervals(seen)["busy"] if len(seen) > 1 else None,
+                "step_ms": step_ms, "active_ms": step_ms * found[ENGINE] / 100, **found,
+            }  # fmt: skip
             answer["rows"].append(row)
             print(json.dumps(row), flush=True)
             if given.json:

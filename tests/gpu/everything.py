@@ -48,7 +48,7 @@ def _vllm(*arguments: str) -> tuple[str, ...]:
 
 
 STEPS = (
-    Step("bench", _script("bench/bench_probe.py", "--json", OUT), 680, is_alone=True),
+    Step("bench", _script("bench/bench_probe.py", "--json", OUT, "--share", "0.75"), 600, is_alone=True),
     Step("soak", _script("gpu/soak.py", "--seconds", "604", "--alone-seconds", "12", "--json", OUT), 680),
     Step("stamps", _script("gpu/against_stamps.py", "--json", OUT), 240),
     Step("tests", (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu",
@@ -58,8 +58,9 @@ STEPS = (
     Step("demo", _script("gpu/live_demo.py", "--seconds", "42", "--json", OUT), 330, needs="server"),
     Step("queued", _script("gpu/queued.py", "--json", OUT), 90),
     Step("counters", _script("gpu/device_counters.py", "--json", OUT), 60, needs="server"),
-    Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "250"), 255, needs="vllm"),
-    Step("drafts", _vllm("--only", "draft", "ngram", "--pairs", "8", "--budget-s", "250"), 255, needs="vllm"),
+    Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "300"), 305, needs="vllm"),
+    Step("drafts", _vllm("--only", "draft", "ngram", "--pairs", "10", "--budget-s", "300"), 305, needs="vllm"),
+    Step("profiles", _script("gpu/after_profiles.py", "--json", OUT), 200),
     Step("attach", _script("gpu/attach.py", "--json", OUT), 260),
     Step("kineto", _script("gpu/against_kineto.py", "--json", OUT, "--rounds", "5"), 200),
 )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,3 +81,72 @@ def test_busy_time_of_stamps_is_their_union() -> None:
     assert found["busy"] == pytest.approx(30 / 40)
     assert found["gap_us a kernel"] == pytest.approx(10 / 4 / 1000)
     assert found["kernel_us"] == pytest.approx((10 + 15 + 3 + 10) / 4 / 1000)
+
+
+class Nvml:
+    """NVML's functions for GPM, on a device whose engine is active for 40 % of the time."""
+
+    NVML_GPM_METRICS_GET_VERSION = 1
+
+    def __init__(self) -> None:
+        self.taken: list[object] = []
+
+    def nvmlInit(self) -> None:
+        """Nothing to begin."""
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlGpmQueryDeviceSupport(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(isSupportedDevice=1)
+
+    def nvmlGpmSampleAlloc(self) -> object:
+        return object()
+
+    def nvmlGpmSampleGet(self, device: int, sample: object) -> None:
+        self.taken.append(sample)
+
+    def c_nvmlGpmMetricsGet_t(self) -> SimpleNamespace:
+        return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, value=0.0) for _ in range(8)])
+
+    def nvmlGpmMetricsGet(self, wanted: SimpleNamespace) -> None:
+        assert [wanted.sample1, wanted.sample2] == self.taken[-2:]  # the earlier one first
+        for metric in wanted.metrics[: wanted.numMetrics]:
+            metric.value = 40.0 if metric.metricId == 1 else 0.0
+
+
+def test_activity_is_read_between_one_sample_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpm
+
+    nvml = Nvml()
+    monkeypatch.setattr(gpm, "library", lambda: nvml)
+    monkeypatch.setattr(gpm, "PERIOD_S", 0.01)
+    activity = gpm.Activity(0)
+    while len(activity.rows) < 4 and activity.problem is None:
+        time.sleep(0.005)
+    activity.stop()
+    assert activity.problem is None
+    assert {share for _, _, share in activity.rows} == {40.0}
+    assert activity.mean(activity.rows[1][0], activity.rows[2][1]) == pytest.approx(40.0)
+    assert activity.mean(0, 1) is None
+
+
+def test_where_nvml_is_missing_activity_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpm
+
+    monkeypatch.setattr(gpm, "MODULES", ("no_such_nvml",))
+    activity = gpm.Activity(0)
+    activity.stop()
+    assert activity.problem is not None
+    assert "no_such_nvml" in activity.problem
+    assert activity.mean(0, 1 << 62) is None
+
+
+def test_the_benchmark_refuses_figures_of_replays_that_the_probe_did_not_see() -> None:
+    sys.path[:0] = [str(HERE.parent / "bench")]
+    import bench_probe
+
+    bench_probe.check_counted("graph, batch 1", 40, 40)
+    bench_probe.check_counted("eager, batch 1", 40, 0)
+    with pytest.raises(RuntimeError, match="counted 0 replays of 40"):
+        bench_probe.check_counted("graph, batch 1", 40, 0)
