@@ -20,6 +20,7 @@ from replaywatch.collector.api import ReadApi
 from replaywatch.collector.charts import Chart, ladder_chart, mode_chart, share_chart, step_time_chart
 from replaywatch.collector.documents import Document, finding_document
 from replaywatch.collector.fleet import Views, WorkloadView
+from replaywatch.collector.graph_facts import graph_facts
 from replaywatch.collector.incidents import Incident, Wanted
 from replaywatch.collector.rows import FleetRow, matches, row_of
 from replaywatch.collector.runs import runs_of
@@ -147,6 +148,7 @@ class Pages:
             marks=[_mark(i) for i in incidents],
             runs=runs_of(view, self._views().workloads),
             times=_times(view.recent.timing),
+            graphs=graph_facts(view),
         )
 
     def _points(self, workload_id: str, wanted: str | None) -> tuple[str, Sequence[Point]]:
@@ -188,6 +190,7 @@ def _environment() -> Environment:
         evidence=wording.evidence_value,
         count=wording.count,
         prose=wording.prose,
+        breaks=wording.breaks,
     )
     environment.globals["words"] = wording.VERDICT_WORDS
     return environment

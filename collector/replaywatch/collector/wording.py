@@ -36,6 +36,11 @@ def prose(text: str) -> Markup:
     return Markup(_OPTION.sub(r'<span class="option">\1<code>\2</code></span>', _UNIT.sub(GAP, str(escape(text)))))
 
 
+def breaks(name: str) -> Markup:
+    """A setting's name, whose line may end after an underscore and nowhere else that matters."""
+    return Markup(str(escape(name)).replace("_", "_<wbr>"))
+
+
 def duration_us(value: float | None) -> str:
     """Microseconds in the unit that fits."""
     if value is None:
