@@ -5,13 +5,15 @@
 They are read from outside of the process and attach nothing to it. Shape of a row: busy by the stamps, milliseconds a
 step, those of them in which the engine was active, and per cents of time in which the engine and the multiprocessors
 worked, and of memory bandwidth. Decoders run as graphs and eager, so that an eager step's active time can be held
-against what the same step takes as a graph.
+against what the same step takes as a graph. `harm`: whether a decode step takes longer while another process reads the
+counters twenty times a second, in pairs of blocks; ratios with 95 % intervals.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 import tempfile
 import time
@@ -36,6 +38,38 @@ class Counted:
         self.times += 1
 
 
+def read_often(device: str, on: Any) -> None:
+    """In a process of its own: read the counters every 50 ms while the event is set."""
+    from gpm import Counters
+
+    counters = Counters(device)
+    while True:
+        on.wait()
+        counters.read(0)
+        time.sleep(0.05)
+
+
+def harm(device: str, steps: dict[str, Callable[[], None]]) -> list[dict[str, Any]]:
+    """What reading costs steps that are read about."""
+    sys.path[:0] = [str(ROOT / "tests/bench")]
+    from bench_probe import described, paired, percent
+
+    context = multiprocessing.get_context("spawn")
+    on = context.Event()
+    reader = context.Process(target=read_often, args=(device, on), daemon=True)
+    reader.start()
+    time.sleep(2)
+    rows = []
+    try:
+        for name, step in steps.items():
+            found = paired(step, lambda yes: on.set() if yes else on.clear(), 0.2, 40, None)
+            rows.append(described(name, "NVML's GPM every 50 ms, from outside", found))
+            print(f"{name:30} median {percent(rows[-1]['median'])}  p99 {percent(rows[-1]['p99'])}", flush=True)
+    finally:
+        reader.kill()
+    return rows
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -49,7 +83,8 @@ def main() -> None:
     from machine import describe_machine
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "seconds": SECONDS, "rows": []}
-    counters = Counters(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+    counters = Counters(uuid)
     answer["supported"] = counters.supported
     decoders = {batch: DecodeLoop(batch) for batch in (1, 8, 48)}
     with tempfile.TemporaryDirectory() as folder:
@@ -83,6 +118,9 @@ def main() -> None:
             print(json.dumps(row), flush=True)
             if given.json:
                 given.json.write_text(json.dumps(answer, indent=1) + "\n")
+    answer["harm"] = harm(uuid, {f"decoder, batch 8, {mode}": decoders[8].stepper(mode) for mode in ("graph", "eager")})
+    if given.json:
+        given.json.write_text(json.dumps(answer, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ STEPS = (
     Step("silent", _script("gpu/silent.py", "--json", OUT), 440),
     Step("demo", _script("gpu/live_demo.py", "--seconds", "42", "--json", OUT), 330, needs="server"),
     Step("queued", _script("gpu/queued.py", "--json", OUT), 90),
-    Step("counters", _script("gpu/device_counters.py", "--json", OUT), 60, needs="server"),
+    Step("counters", _script("gpu/device_counters.py", "--json", OUT), 150, needs="server"),
     Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "300"), 305, needs="vllm"),
     Step("drafts", _vllm("--only", "draft", "ngram", "--pairs", "10", "--budget-s", "300"), 305, needs="vllm"),
     Step("profiles", _script("gpu/after_profiles.py", "--json", OUT), 200),
