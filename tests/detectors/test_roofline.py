@@ -154,6 +154,22 @@ def test_long_contexts_that_keep_the_device_busy_are_no_fault() -> None:
     assert isinstance(Disabled().judge(long), Healthy)
 
 
+def test_layers_that_see_the_last_tokens_only_read_no_more_than_those() -> None:
+    """Of 22 layers all but three see 1,024 tokens, as in Gemma 3; 32 sequences of 60,000."""
+    token = SMALL.cache_bytes_per_token or 0
+    local = replace(SMALL, window_bytes_per_token=token * 19 // 22, window_tokens=1024)
+    whole, less = (estimate_by_roofline(steps(20.0, 32, config=c, context=60_000)) for c in (SMALL, local))
+    assert whole is not None
+    assert less is not None
+    assert less.low > whole.low + 0.2
+    read = (2.2e9 + 32 * (60_000 * token - (60_000 - 1024) * (token * 19 // 22))) / 4.8e12
+    assert less.high == pytest.approx(1 - (read + 22 * 40e-6) / 20e-3, abs=0.001)
+    short, alike = (estimate_by_roofline(steps(20.0, 32, config=c, context=900)) for c in (SMALL, local))
+    assert short == alike
+    told = {item.name: item.value for item in size_items(steps(20.0, config=local))}
+    assert told["window of some layers"] == 1024
+
+
 # The shape of Qwen3-30B-A3B in 16 bits: 48 layers, 128 experts of which a token takes 8.
 SPARSE = EngineConfig(
     engine="vllm", weight_bytes=61_000_000_000, layers=48, cache_bytes_per_token=98_304, expert_bytes=57_900_000_000,

@@ -17,6 +17,7 @@ from replaywatch.contract.window import Engine
 # Fields that came after ids had been given: where they are unknown an id is what it was before.
 LATER_FIELDS: Final = (
     "weight_bytes", "layers", "cache_bytes_per_token", "expert_bytes", "experts", "experts_per_token",
+    "window_bytes_per_token", "window_tokens",
 )  # fmt: skip
 
 
@@ -58,7 +59,8 @@ class EngineConfig:
     (`capture_unit`). `weight_bytes` is what the parameters of the main model take on this device, `layers` the layers
     that run there, `cache_bytes_per_token` what a token of context takes of the key-value cache there: with them a
     step's least time is known without a trace. Of a sparse model `expert_bytes` is what its routed experts take of the
-    weights, `experts` how many a layer has, `experts_per_token` how many a token takes. `environment` holds only
+    weights, `experts` how many a layer has, `experts_per_token` how many a token takes. `window_bytes_per_token` is the
+    part of `cache_bytes_per_token` in layers that see the last `window_tokens` tokens only. `environment` holds only
     variables of an allow-list that switch graphs.
     """
 
@@ -83,6 +85,8 @@ class EngineConfig:
     expert_bytes: int | None = None
     experts: int | None = None
     experts_per_token: int | None = None
+    window_bytes_per_token: int | None = None
+    window_tokens: int | None = None
     role: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)

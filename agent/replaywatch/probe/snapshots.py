@@ -22,11 +22,13 @@ CONFIG_FIELDS = (
     "engine", "requested_mode", "resolved_mode", "mode_reason", "graphs_enabled", "enforced_by", "capture_sizes",
     "max_capture_size", "capture_unit", "max_batch_size", "padding", "compile_mode", "speculative_tokens",
     "weight_bytes", "layers", "cache_bytes_per_token", "expert_bytes", "experts", "experts_per_token",
-    "data_parallel_size", "tensor_parallel_size", "role", "settings", "environment",
+    "window_bytes_per_token", "window_tokens", "data_parallel_size", "tensor_parallel_size", "role", "settings",
+    "environment",
 )  # fmt: skip
 # As in the contract: where they are unknown an id is what it was before they came.
 LATER_FIELDS = (
     "weight_bytes", "layers", "cache_bytes_per_token", "expert_bytes", "experts", "experts_per_token",
+    "window_bytes_per_token", "window_tokens",
 )  # fmt: skip
 # Variables that switch graphs, compilation or launches; values are short words or numbers, never paths or secrets.
 ENVIRONMENT = (

@@ -18,6 +18,9 @@ Of a sparse model a step reads the experts that some token takes. Where tokens s
 1 - (1 - k/E)^tokens; tokens that agree on experts read fewer, so this holds from above. Where several ranks' batches
 meet in the experts, all are taken as read. What routing takes of a layer was not measured, and is allowed for.
 
+Layers that see the last tokens only read no more of the cache than those. Layers that keep a state in place of a cache
+are taken for full ones.
+
 Bad at: contexts far longer than assumed, where nobody tells them; waits for requests that are shorter than a few steps
 look like steps, so the middle step counts where it is shorter than the mean.
 """
@@ -112,6 +115,7 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     if rate is None or step_ns is None or sequences is None or sequences > MOST_SEQUENCES:
         return None
     token, layers = config.cache_bytes_per_token or 0, config.layers
+    windowed, window = config.window_bytes_per_token or 0, config.window_tokens or 0
     read, least = _weights_read(config, max(sequences, _tokens_a_step(evidence) or 0))
     is_shared, is_sparse = (config.tensor_parallel_size or 1) > 1, bool(config.expert_bytes)
     longest, context = _longest_context(config), context_of(evidence)
@@ -119,7 +123,8 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     def ratio(pace: Pace) -> float:
         held = min(pace.context, longest) if context is None else context
         weights = least if pace is FAST else read
-        reading_ns = (weights + sequences * held * token) / rate * 1e9
+        cache = held * token - max(0.0, held - window) * windowed
+        reading_ns = (weights + sequences * cache) / rate * 1e9
         layer_ns = pace.layer_ns + is_shared * pace.between_ns + is_sparse * pace.routing_ns
         graph_ns = pace.reading * reading_ns + layer_ns * layers
         return min(1.0, max(0.0, 1.0 - graph_ns / step_ns))
@@ -149,6 +154,8 @@ def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
     if config.expert_bytes:
         items.append(EvidenceItem("of them routed experts", config.expert_bytes, "bytes", "the loaded model"))
     items.append(EvidenceItem("layers on this device", config.layers, "", "the model's configuration"))
+    if config.window_bytes_per_token and config.window_tokens:
+        items.append(EvidenceItem("window of some layers", config.window_tokens, "tokens", "the model's configuration"))
     if context is not None:
         items.append(EvidenceItem("context of a sequence", round(context), "tokens", evidence.recent.origin))
     return tuple(items)

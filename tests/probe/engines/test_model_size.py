@@ -72,6 +72,38 @@ def test_a_cache_of_eight_bits_is_half_as_large(dtype, size):
     assert model_size(model(8), LLAMA, cache_dtype=dtype)["cache_bytes_per_token"] == 22 * 2 * 4 * 64 * size
 
 
+GPT_OSS = SimpleNamespace(
+    num_hidden_layers=36, num_attention_heads=64, num_key_value_heads=8, head_dim=64, sliding_window=128,
+    layer_types=["sliding_attention", "full_attention"] * 18,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("pipeline", "here"), [(1, 36), (4, 9)])
+def test_layers_that_see_the_last_tokens_only_are_told_apart(pipeline, here):
+    told = model_size(model(8), GPT_OSS, pipeline=pipeline)
+    assert told["cache_bytes_per_token"] == here * 2 * 8 * 64 * 2
+    assert told["window_bytes_per_token"] == told["cache_bytes_per_token"] // 2
+    assert told["window_tokens"] == 128
+
+
+def test_chunks_are_windows_too():
+    llama4 = SimpleNamespace(
+        num_hidden_layers=4, num_attention_heads=8, head_dim=16, attention_chunk_size=8192,
+        layer_types=["chunked_attention"] * 3 + ["full_attention"],
+    )  # fmt: skip
+    told = model_size(model(8), llama4)
+    assert (told["window_bytes_per_token"] * 4, told["window_tokens"]) == (3 * told["cache_bytes_per_token"], 8192)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"layer_types": None}, {"sliding_window": None}, {"layer_types": ["sliding_attention"]}, {"kv_lora_rank": 512},
+     {"layer_types": ["full_attention"] * 36}, {"layer_types": ["linear_attention"] * 36}],
+)  # fmt: skip
+def test_where_windows_are_not_known_all_layers_see_everything(changed):
+    assert "window_tokens" not in model_size(model(8), SimpleNamespace(**{**vars(GPT_OSS), **changed}))
+
+
 def test_layers_and_heads_are_divided_but_never_below_one():
     assert model_size(model(8), LLAMA, pipeline=4, tensor=8)["layers"] == 6
     assert model_size(model(8), LLAMA, tensor=8)["cache_bytes_per_token"] == 22 * 2 * 64 * 2

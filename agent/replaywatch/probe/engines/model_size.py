@@ -11,6 +11,8 @@ from typing import Any
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 # In names of parameters, of routed experts alone: those that every token takes are `shared_experts`.
 ROUTED = ".experts."
+# Kinds of layers that see the last tokens only, and what configurations call how many: Gemma, gpt-oss; Llama 4.
+WINDOWS = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
 FULL_CACHE_BYTES, EIGHT_BIT_CACHE_BYTES = 2, 1
 
 
@@ -62,7 +64,21 @@ def _layers(config: Any, pipeline: int, tensor: int, value_bytes: int) -> dict[s
         values = 2 * max(1, cached // tensor) * width if cached else 0
     if values:
         fields["cache_bytes_per_token"] = fields["layers"] * values * value_bytes
+    if values and not latent:
+        fields |= _windows(config, layers, fields["layers"] * values * value_bytes)
     return fields
+
+
+def _windows(config: Any, layers: int, cache_bytes: int) -> dict[str, int]:
+    """Of a model in which some layers see the last tokens only: their part of the cache, and how many tokens."""
+    kinds = getattr(config, "layer_types", None)
+    if not isinstance(kinds, (list, tuple)) or len(kinds) != layers:
+        return {}
+    found = {kind: n for kind, name in WINDOWS.items() if kind in kinds and (n := _number(config, name))}
+    if not found:
+        return {}
+    part = cache_bytes * sum(kind in found for kind in kinds) // layers
+    return {"window_bytes_per_token": part, "window_tokens": max(found.values())}
 
 
 def _bytes(parameter: Any) -> int:
