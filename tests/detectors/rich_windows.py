@@ -83,6 +83,7 @@ RICH = st.builds(
         capture=MAYBE_TIMES,
         graph_launch_call=MAYBE_TIMES,
         host_plan=MAYBE_TIMES,
+        between_forwards=MAYBE_TIMES,
     ),
     traced=st.none() | WORK,
     memory=st.builds(GraphMemory, pool_bytes=st.none() | COUNT, estimated_bytes=st.none() | COUNT),

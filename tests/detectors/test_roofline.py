@@ -48,10 +48,11 @@ H200 = Fingerprint(gpu_model="NVIDIA H200")
 def steps(
     step_ms: float, batch: int = 8, mode: str = "eager", count: int = 400, config: EngineConfig = SMALL,
     device: Fingerprint | None = H200, workload: Workload | None = None,
-    shared: DeviceState | None = None, context: int | None = None,
+    shared: DeviceState | None = None, context: int | None = None, host_ms: float | None = None,
 ) -> Evidence:  # fmt: skip
-    builder = HistogramBuilder()
+    builder, between = HistogramBuilder(), HistogramBuilder()
     builder.add(int(step_ms * MS), count)
+    between.add(int((host_ms or 0) * MS), count)
     made = window(
         dispatch=Dispatch(
             steps={mode: count},
@@ -59,7 +60,9 @@ def steps(
             context_tokens=context and 7 * context,
             context_sequences=context and 7,
         ),
-        timing=Timing(step_by_mode={mode: builder.build()}),
+        timing=Timing(
+            step_by_mode={mode: builder.build()}, between_forwards=None if host_ms is None else between.build()
+        ),
         workload=workload or Workload(pod="pod-a", engine="vllm"),
         device=shared,
     )
@@ -152,6 +155,18 @@ def test_long_contexts_that_keep_the_device_busy_are_no_fault() -> None:
     long = steps(20.0, 48, context=60_000)
     assert estimate(20.0, 48).severity == "page"
     assert isinstance(Disabled().judge(long), Healthy)
+
+
+def test_what_the_host_takes_between_two_forwards_no_graph_brings_back() -> None:
+    """As long a step as PIECEWISE at batch 48 of vllm-piecewise-contexts, with 3.4 of 5.8 ms between forwards."""
+    slow, alone = (estimate(5.8, 48, mode="piecewise", context=92, host_ms=ms) for ms in (3.4, None))
+    assert alone.ratio > 0.6
+    assert slow.ratio == pytest.approx(1 - 3.4 / 5.8, abs=0.04)
+    assert slow.low == alone.low  # it allowed for more already
+    assert slow.high == pytest.approx(1 - 1.7 / 5.8, abs=0.04)
+    assert estimate(5.8, 48, mode="piecewise", context=92, host_ms=0.4) == alone
+    told = {item.name: item.value for item in size_items(steps(5.8, host_ms=3.4))}
+    assert told["host between two forwards"] == pytest.approx(3400, rel=0.1)
 
 
 def test_layers_that_see_the_last_tokens_only_read_no_more_than_those() -> None:

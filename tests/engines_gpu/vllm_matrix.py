@@ -39,6 +39,7 @@ from engines_gpu.scenarios import (  # noqa: E402
 )
 from engines_gpu.served import Server  # noqa: E402
 from gpu.gpm import Activity  # noqa: E402
+from replaywatch.contract.histogram import merge_histograms  # noqa: E402
 
 START_S = 150.0
 LEAST_S = 60.0
@@ -188,7 +189,7 @@ class Matrix:
             "right": bool(counts["steps"]) and scenario.is_right(measured["batch"], reason),
             "verdict": worst.verdict if worst else None, "severity": worst.severity if worst else None,
             "findings": [[f.detector, f.severity, f.title, f.remedy] for f in worst.findings] if worst else [],
-            "rho": _estimate(worst), "context_tokens": _context(windows),
+            "rho": _estimate(worst), "context_tokens": _context(windows), "between_forwards_ms": _between(windows),
             "processes": sorted({w.workload.pid or 0 for w in windows}),
             "ranks": sorted({w.workload.rank for w in windows if w.workload.rank is not None}),
         }  # fmt: skip
@@ -247,6 +248,12 @@ def _context(windows: list[Any]) -> float | None:
         sum(getattr(w.dispatch, name) or 0 for w in windows) for name in ("context_tokens", "context_sequences")
     )
     return round(tokens / sequences, 1) if sequences else None
+
+
+def _between(windows: list[Any]) -> float | None:
+    """Median of what the host takes between two forwards, in milliseconds."""
+    times = merge_histograms(w.timing.between_forwards for w in windows if w.timing.between_forwards is not None)
+    return times.quantile(0.5) / 1e6 if times is not None and times.count else None
 
 
 def _result(text: str) -> dict[str, Any] | None:

@@ -152,8 +152,8 @@ class Timing:
     `replay` GPU time of a graph replay; `replay_gap` GPU idle between a replay's end and the next work; `launch_gap`
     GPU idle between two kernels inside a step; `step_period` start to start; `step_by_mode` the same by Mode;
     `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch, of some of them;
-    `host_plan` host
-    time that a kernel library spends on planning a step before it can be launched.
+    `host_plan` host time that a kernel library spends on planning a step before it can be launched; `between_forwards`
+    host time from the end of a step's forward to the dispatch of the next: scheduling, inputs, sampling.
     """
 
     replay: Histogram | None = None
@@ -166,6 +166,7 @@ class Timing:
     launch_call: Histogram | None = None
     graph_launch_call: Histogram | None = None
     host_plan: Histogram | None = None
+    between_forwards: Histogram | None = None
 
     @property
     def steps(self) -> Histogram | None:

@@ -470,3 +470,22 @@ def test_steps_that_ask_nobody_are_a_blind_spot_until_they_ask_again(parts, engi
     monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", hooked)
     runner.execute_model(decode(3))
     assert "vllm dispatch" not in parts.blind()
+
+
+@pytest.mark.parametrize("runner", ["v1", "v2"])
+def test_the_host_between_two_forwards_is_timed(parts, engine, runner, monkeypatch):
+    """Each forward ends 5 ms after its dispatch, and 2 ms later the next is dispatched."""
+    made = engine(runner)
+
+    def dispatched():
+        asked_ns = parts.now_ns
+        parts.now_ns += 5_000_000
+        return asked_ns
+
+    monkeypatch.setattr(parts.adapter.steps, "_now_ns", dispatched)
+    for _ in range(8):
+        parts.now_ns += 2_000_000
+        made.execute_model(decode(3))
+    told = parts.clock.take()[None, None]
+    assert told["step_by_mode"]["full"]["s"] == told["step_by_mode"]["full"]["n"] * 7_000_000
+    assert told["between_forwards"]["s"] == told["between_forwards"]["n"] * 2_000_000 > 0

@@ -92,8 +92,12 @@ class Port:
         reason: str | None = None,
         phase: str | None = None,
         component: str | None = None,
+        *,
+        asked_ns: int = 0,
     ) -> None:
         """Count one step, and time it against the step before. Shape: as `StepLedger.record`.
+
+        `asked_ns`: perf_counter_ns when the step was dispatched, where this is told after its forward.
 
         On the engine's step path: equal steps meet in one cell, and the ledger is told at the end of the window.
         Decode steps of the main model are what the process does: they carry no label, so that they share a window with
@@ -105,7 +109,7 @@ class Port:
             cell = self._new_cell(step)
         cell.count += 1
         self._ledger.mark(mode)
-        self.clock.step(cell.pace)
+        self.clock.step(cell.pace, asked_ns)
 
     def is_context_due(self) -> bool:
         """Whether the decode step that was just counted should tell how long its sequences are."""

@@ -77,15 +77,16 @@ class SglangAdapter(EngineAdapter):
 
     def _forward_raw(self, original: Function, on: Switch) -> Function:
         """Around `_forward_raw(self, forward_batch, ...)`; the batch is read first, for it may be padded in place."""
-        here = self._here
+        here, now_ns = self._here, self.port.clock.now_ns
 
         def _forward_raw(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
             if not on or here.captures:
                 return original(runner, forward_batch, *args, **kwargs)
             seen = self.guarded("sglang steps", on, sglang_reasons.Batch, runner, forward_batch)
+            asked_ns = now_ns()
             result = original(runner, forward_batch, *args, **kwargs)
             if seen is not None:
-                self.guarded("sglang steps", on, self._count, runner, forward_batch, seen, result)
+                self.guarded("sglang steps", on, self._count, runner, forward_batch, seen, result, asked_ns)
             return result
 
         return _forward_raw
@@ -116,7 +117,7 @@ class SglangAdapter(EngineAdapter):
 
         return capture
 
-    def _count(self, runner: Any, forward_batch: Any, seen: sglang_reasons.Batch, result: Any) -> None:
+    def _count(self, runner: Any, forward_batch: Any, seen: sglang_reasons.Batch, result: Any, asked_ns: int) -> None:
         self._learn(runner)
         draft = getattr(runner, "is_draft_worker", False)
         if seen.phase is None or (draft and not self._begins_draft(forward_batch)):
@@ -127,10 +128,10 @@ class SglangAdapter(EngineAdapter):
         if getattr(result, "can_run_graph", False):
             mode, padded = sglang_reasons.replayed(runner, seen)
             why = sglang_reasons.why_piecewise(seen) if mode == "piecewise" else None
-            self.port.step(mode, seen.batch, seen.tokens, padded, why, seen.phase, component)
+            self.port.step(mode, seen.batch, seen.tokens, padded, why, seen.phase, component, asked_ns=asked_ns)
             return
         why, size = sglang_reasons.why_eager(runner, forward_batch, seen)
-        self.port.step("eager", size, seen.tokens, seen.tokens, why, seen.phase, component)
+        self.port.step("eager", size, seen.tokens, seen.tokens, why, seen.phase, component, asked_ns=asked_ns)
 
     def _count_draft(self, runner: Any, forward_batch: Any, replayed: bool) -> None:
         mode = forward_batch.forward_mode

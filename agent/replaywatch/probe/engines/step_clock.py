@@ -11,6 +11,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from replaywatch.probe.counts import Tally
+from replaywatch.probe.windows import add_histograms
 
 # A pause that is this many usual steps long, and longer than 20 ms, is waiting for requests and no step.
 IDLE_STEPS = 8
@@ -34,22 +35,23 @@ class Lane:
 class Pace:
     """Step times of one component, phase and mode."""
 
-    __slots__ = ("lane", "mode", "place", "tally", "usual_ns")
+    __slots__ = ("between", "lane", "mode", "place", "tally", "usual_ns")
 
     def __init__(self, lane: Lane, place: Place, mode: str) -> None:
         self.lane, self.place, self.mode = lane, place, mode
         self.tally = Tally()
+        self.between = Tally()
         self.usual_ns = 0
 
 
 class StepClock:
     """Histograms of step times by component, phase and mode. One thread per component is expected to report.
 
-    `plans` is filled by whoever times the planning of steps on the host.
+    `plans` is filled by whoever times the planning of steps on the host; `now_ns` is the clock that all times are of.
     """
 
     def __init__(self, now_ns: Callable[[], int] = perf_counter_ns) -> None:
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self.reset()
 
     def reset(self) -> None:
@@ -70,9 +72,12 @@ class StepClock:
             found = self._paces.setdefault((place, mode), Pace(lane, place, mode))
         return found
 
-    def step(self, pace: Pace) -> None:
-        """A step was just dispatched."""
-        now_ns, lane = self._now_ns(), pace.lane
+    def step(self, pace: Pace, asked_ns: int = 0) -> None:
+        """A step was just reported. `asked_ns`: when it was dispatched, where that is known and the report comes later.
+
+        From the report of the step before to that moment the host worked for the step outside of its forward.
+        """
+        now_ns, lane = self.now_ns(), pace.lane
         last = lane.pace
         if lane.steady and last is not None:
             period_ns = now_ns - lane.at_ns
@@ -81,16 +86,25 @@ class StepClock:
             else:
                 last.usual_ns += ((period_ns - last.usual_ns) >> 3) if last.usual_ns else period_ns
                 last.tally.add(period_ns)
+                if asked_ns > lane.at_ns:
+                    last.between.add(asked_ns - lane.at_ns)
         lane.steady = last is pace
         lane.pace, lane.at_ns = pace, now_ns
 
     def take(self) -> dict[Place, dict[str, Any]]:
-        """Fields of Timing by component and phase since the last call, in the wire form: step_by_mode, host_plan."""
+        """Fields of Timing by component and phase since the last call, in the wire form.
+
+        Shape: `step_by_mode`, `between_forwards` of all modes together, `host_plan`.
+        """
         taken: dict[Place, dict[str, Any]] = {}
         for pace in list(self._paces.values()):
             histogram = pace.tally.take()
             if histogram is not None and pace.place[1] != "other":
-                taken.setdefault(pace.place, {}).setdefault("step_by_mode", {})[pace.mode] = histogram
+                found = taken.setdefault(pace.place, {})
+                found.setdefault("step_by_mode", {})[pace.mode] = histogram
+                between = pace.between.take()
+                if between is not None:
+                    add_histograms(found, {"between_forwards": between})
         plans = self.plans.take()
         if plans is not None:
             taken.setdefault((None, None), {})["host_plan"] = plans

@@ -29,10 +29,11 @@ class _Here(threading.local):
     """What this thread is doing: the answers of a step under way, or nothing that counts.
 
     Shape: `alone` what this rank would do by itself, of the second runner; `wish` the same question of a draft model in
-    the first runner.
+    the first runner; `asked_ns` when the step under way was dispatched first.
     """
 
     answers: list[Answer] | None = None
+    asked_ns = 0
     alone: Any = None
     wish: Answer | None = None
     quiet = 0
@@ -47,6 +48,7 @@ class StepHooks:
     def __init__(self, adapter: EngineAdapter, facts_of: Callable[[Any], Facts], meet: Callable[[Any], None]) -> None:
         self._adapter, self._facts_of, self._meet = adapter, facts_of, meet
         self._here = _Here()
+        self._now_ns = adapter.port.clock.now_ns
         self._words: dict[Any, str] = {}
         # Without the main model's steps its answers would pass for those of a draft model.
         self._steps_heard = False
@@ -130,10 +132,12 @@ class StepHooks:
 
     def forward_context(self, original: Function, on: Switch) -> Function:
         """Around `set_forward_context` as the runner of 0.9 and 0.10.0 calls it, which have no dispatcher."""
-        here = self._here
+        here, now_ns = self._here, self._now_ns
 
         def set_forward_context(*args: Any, **kwargs: Any) -> Any:
             if on and here.answers is not None:
+                if not here.answers:
+                    here.asked_ns = now_ns()
                 here.answers.append((None, (), kwargs, None, None))
             return original(*args, **kwargs)
 
@@ -201,6 +205,8 @@ class StepHooks:
         """Keep an answer for the step under way; outside of one a draft model asked, unless nothing counts."""
         here = self._here
         if here.answers is not None:
+            if not here.answers:
+                here.asked_ns = self._now_ns()
             here.answers.append(answer)
         elif not here.quiet and self._steps_heard:
             self._adapter.guarded("vllm draft steps", on, self._draft, answer)
@@ -217,7 +223,9 @@ class StepHooks:
             tokens, requests = output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
             if tokens == requests and self._word(result) == "full" and who is _decider(runner):
                 padded = _padded(result, tokens)
-                self._adapter.port.step("full", requests, tokens, padded, None, "decode", _component(runner))
+                asked_ns = self._here.asked_ns
+                component = _component(runner)
+                self._adapter.port.step("full", requests, tokens, padded, None, "decode", component, asked_ns=asked_ns)
                 self._adapter.note_context(_context_of, output)
                 return
         target = _decider(runner)
@@ -243,7 +251,8 @@ class StepHooks:
         facts.ranks = mode != "full" and self._overruled(own)
         why = reasons.reason(mode, asked, phase, facts)
         if why != "warm_up":
-            self._adapter.port.step(mode, requests, tokens, padded, why, phase, _component(runner))
+            asked_ns = self._here.asked_ns
+            self._adapter.port.step(mode, requests, tokens, padded, why, phase, _component(runner), asked_ns=asked_ns)
             if phase == "decode":
                 self._adapter.note_context(_context_of, output)
 
