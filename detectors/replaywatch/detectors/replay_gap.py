@@ -21,9 +21,11 @@ from replaywatch.detectors import readings
 from replaywatch.detectors.calibration import GRAPH_GAP_NS, MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import StepModel, model_step, observed_ns, replays_in_full
 from replaywatch.detectors.evidence import Evidence
+from replaywatch.detectors.roofline import between_forwards_ns
 
 FAULT_SHARE: Final = 0.5
 WARN_SHARE: Final = 0.6
+MOST_OF_A_GAP: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,11 @@ class ReplayGap:
             evidence=(
                 EvidenceItem("idle between replays", round(figures.gap_us, 1), "us", evidence.recent.origin),
                 EvidenceItem("step", round(figures.step_us, 1), "us", evidence.recent.origin),
+                *_host_items(evidence),
                 *readings.estimate_items(estimate),
             ),
             estimate=estimate,
-            causes=(Cause("work on the host between replays (planning, sampling)", 0.5, "gaps between timed replays"),),
+            causes=_causes_by_the_host(evidence, figures.gap_us),
             remedy=_PLAN,
             votes=(Vote("counterfactual", "for", "the idle time was seen on the device"),),
             is_fault=share >= FAULT_SHARE,
@@ -131,6 +134,26 @@ class ReplayGap:
             votes=(Vote("counterfactual", "for", "the idle time was seen on the device"),),
             is_fault=is_fault,
         )
+
+
+def _host_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
+    host_ns = between_forwards_ns(evidence)
+    if host_ns is None:
+        return ()
+    return (EvidenceItem("host between two forwards", round(host_ns / 1000, 1), "us", evidence.recent.origin),)
+
+
+def _causes_by_the_host(evidence: Evidence, gap_us: float) -> tuple[Cause, ...]:
+    """Outside of the forward where that takes most of the gap, inside of it where it does not, else somewhere."""
+    host_ns = between_forwards_ns(evidence)
+    if host_ns is None:
+        return (Cause("work on the host between replays (planning, sampling)", 0.5, "gaps between timed replays"),)
+    because = f"{host_ns / 1e6:.2g} ms between forwards, {gap_us / 1000:.2g} ms between replays"
+    if host_ns / 1000 >= MOST_OF_A_GAP * gap_us:
+        return (Cause("the host's work between two forwards: scheduling, inputs, sampling, outputs", 0.8, because),)
+    return (
+        Cause("the host's work inside the forward, before the replay: inputs, metadata of attention", 0.6, because),
+    )
 
 
 _PLAN = (
