@@ -14,6 +14,7 @@ from collector.conftest import Start
 from collector.material import HEADERS, SECOND, body, healthy_window, workload
 from collector.test_pages import checked, text_of
 from replaywatch.collector.graph_facts import MOST_NAMED, graph_facts
+from replaywatch.contract.device import DeviceState
 from replaywatch.contract.window import Dispatch, GraphMemory, ProbeCost, TracedWork, Window
 
 
@@ -91,3 +92,17 @@ def test_the_page_of_a_workload_shows_them(start: Start) -> None:
     assert "Graphs since first seen" in text
     assert "captures 21 kept" in text
     assert "replays 4 500 vllm" in text
+
+
+def test_where_nothing_is_traced_the_page_says_how_active_nvml_saw_the_device(start: Start) -> None:
+    handle = start()
+    handle.collector.loops["detection"].stop()
+    window = replace(healthy_window(time.time_ns() - 8 * SECOND, random.Random(1), workload("chat")), traced=None)
+    for at, device in enumerate((None, DeviceState(active_ratio=0.273))):
+        sent = replace(window, device=device, start_ns=window.start_ns + at * SECOND)
+        web.post(f"{handle.url}/v1/batches", content=body([sent], f"k{at}"), headers=HEADERS)
+        handle.collector.detection.tick()
+        (view,) = handle.collector.detection.view.workloads
+        text = text_of(checked(f"{handle.url}/workloads/{view.id}")[0])
+        assert ("GPU active NVML 27 %" in text) == (device is not None)
+        assert ("GPU busy" in text) == (device is None)

@@ -169,6 +169,12 @@ def test_what_the_host_takes_between_two_forwards_no_graph_brings_back() -> None
     assert told["host between two forwards"] == pytest.approx(3400, rel=0.1)
 
 
+def test_how_active_the_device_is_stands_beside_it() -> None:
+    told = {item.name: item.value for item in size_items(steps(14.0, shared=DeviceState(active_ratio=0.2723)))}
+    assert told["device active"] == 0.2723
+    assert "device active" not in {item.name for item in size_items(steps(14.0, shared=DeviceState()))}
+
+
 def test_layers_that_see_the_last_tokens_only_read_no_more_than_those() -> None:
     """Of 22 layers all but three see 1,024 tokens, as in Gemma 3; 32 sequences of 60,000."""
     token = SMALL.cache_bytes_per_token or 0

@@ -14,6 +14,7 @@ from threading import Event, Thread
 from types import ModuleType
 from typing import Any, Final
 
+from replaywatch.agent.activity import Activity
 from replaywatch.agent.ledger import Ledger
 from replaywatch.contract.device import DeviceState
 
@@ -71,6 +72,7 @@ class Nvml:
     def __init__(self, library: ModuleType | Any | None = None) -> None:
         self._library = library
         self._ready = False
+        self._activity = Activity(self._call)
 
     def read(self) -> DeviceTable:
         """All devices now; never raises."""
@@ -90,6 +92,7 @@ class Nvml:
     def close(self) -> None:
         """Let go of NVML."""
         if self._library is not None and self._ready:
+            self._activity.close()
             self._ask(self._library.nvmlShutdown)
             self._ready = False
 
@@ -147,11 +150,17 @@ class Nvml:
             index=index,
             uuid=uuid,
             model=_text(self._call("nvmlDeviceGetName", handle)),
-            state=self._state(handle, mig, processes, shared),
+            state=self._state(handle, mig, processes, shared, self._active(uuid, handle, mig)),
             pids=frozenset(p.pid for p in (*(processes or ()), *(shared or ()))),
         )
 
-    def _state(self, handle: Any, mig: bool | None, processes: Any, shared: Any) -> DeviceState:
+    def _active(self, uuid: str, handle: Any, mig: bool | None) -> float | None:
+        """Of a whole device; instances of one would have to be asked for by their own numbers."""
+        return None if mig else self._activity.ratio(self._library, uuid, handle)
+
+    def _state(
+        self, handle: Any, mig: bool | None, processes: Any, shared: Any, active_ratio: float | None
+    ) -> DeviceState:
         memory = self._call("nvmlDeviceGetMemoryInfo", handle)
         mode = self._call("nvmlDeviceGetComputeMode", handle)
         power_mw = self._call("nvmlDeviceGetPowerUsage", handle)
@@ -168,6 +177,7 @@ class Nvml:
             exclusive=mode != _COMPUTE_DEFAULT if mode is not None else None,
             power_watts=power_mw / 1000 if power_mw is not None else None,
             temperature_celsius=self._call("nvmlDeviceGetTemperature", handle, _SENSOR_GPU),
+            active_ratio=active_ratio,
         )
 
     def _throttle(self, handle: Any) -> tuple[str, ...] | None:

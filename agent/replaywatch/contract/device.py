@@ -30,7 +30,8 @@ class DeviceState:
 
     Units: clocks hertz, power watts, temperature degrees Celsius, `_bytes` bytes. `processes` counts compute processes,
     `mps_processes` those that share the device through MPS. `mig_enabled`: the device is cut into instances, and its
-    clocks and processes are not those of one workload alone.
+    clocks and processes are not those of one workload alone. `active_ratio`: share of the time since the reading before
+    in which the compute engine was active, whoever used it (NVML's GPM, Hopper and later).
     """
 
     sm_clock_hz: int | None = None
@@ -45,3 +46,4 @@ class DeviceState:
     exclusive: bool | None = None
     power_watts: float | None = None
     temperature_celsius: int | None = None
+    active_ratio: float | None = None

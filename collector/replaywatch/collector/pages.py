@@ -136,6 +136,7 @@ class Pages:
             replayed=row.replayed,
             coverage=view.recent.traced.coverage if view.recent.traced is not None else None,
             busy=view.recent.traced.busy_ratio if view.recent.traced is not None else None,
+            active=view.recent.device.active_ratio if view.recent.device is not None else None,
             findings=[finding_document(f) for f in view.judgement.findings],
             charts=_charts(points),
             ranges=tuple(RANGES_NS),

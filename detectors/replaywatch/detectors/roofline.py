@@ -166,6 +166,9 @@ def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
     host_ns = between_forwards_ns(evidence)
     if host_ns is not None:
         items.append(EvidenceItem("host between two forwards", round(host_ns / 1000), "us", evidence.recent.origin))
+    device = evidence.recent.device
+    if device is not None and device.active_ratio is not None:
+        items.append(EvidenceItem("device active", round(device.active_ratio, 4), "ratio", "NVML"))
     return tuple(items)
 
 
