@@ -61,6 +61,8 @@ STEPS = (
     Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "300"), 305, needs="vllm"),
     Step("drafts", _vllm("--only", "draft", "ngram", "--pairs", "10", "--budget-s", "300"), 305, needs="vllm"),
     Step("profiles", _script("gpu/after_profiles.py", "--json", OUT), 200),
+    Step("windows", _script("gpu/soak.py", "--profiles", "last", "--seconds", "200", "--alone-seconds", "12",
+                            "--json", OUT), 300),
     Step("attach", _script("gpu/attach.py", "--json", OUT), 260),
     Step("kineto", _script("gpu/against_kineto.py", "--json", OUT, "--rounds", "5"), 200),
 )  # fmt: skip

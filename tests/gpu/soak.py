@@ -37,6 +37,7 @@ DENSE = {
     "REPLAYWATCH_PROBE_WINDOW_SECONDS": "1",
 }
 HANG_S = 20.0
+SEEN = "replays that the probe saw"
 
 
 class Victim:
@@ -149,6 +150,7 @@ class Victim:
                 print(json.dumps({"alive": self.counts}), flush=True)
         self.check()
         self.profile()
+        self.counts[SEEN] = _seen_by_the_probe()
         print(json.dumps({"end": self.counts}), flush=True)
 
     def burst(self) -> None:
@@ -158,6 +160,14 @@ class Victim:
         while time.monotonic() < end_s:
             step()
         self.torch.cuda.synchronize()
+
+
+def _seen_by_the_probe() -> int:
+    """Replays that the probe of this process counted on the graphs that are alive; 0 where there is none."""
+    from replaywatch.probe.session import current
+
+    session = current()
+    return sum(slot.replays for slot in session.ledger.slots.values()) if session is not None else 0
 
 
 def _mapped(name: str) -> list[str]:
@@ -263,6 +273,8 @@ def verdict(result: dict[str, Any], alone: dict[str, Any] | None) -> list[str]:
     if result["exit_status"] or result["hangs"] or not result["finished"]:
         wrong.append("the process did not end well")
     if alone is not None:
+        if not result["victim"].get(SEEN):
+            wrong.append("the probe saw nothing of it")
         seen, expected = _profiles(result), _profiles(alone)
         wrong += [f"{n} profiles of {kernels} kernels" for kernels, n in seen.items() if kernels not in expected]
     return wrong

@@ -150,3 +150,17 @@ def test_the_benchmark_refuses_figures_of_replays_that_the_probe_did_not_see() -
     bench_probe.check_counted("eager, batch 1", 40, 0)
     with pytest.raises(RuntimeError, match="counted 0 replays of 40"):
         bench_probe.check_counted("graph, batch 1", 40, 0)
+
+
+def test_a_soak_that_the_probe_did_not_see_is_none() -> None:
+    import soak
+
+    def ran(**victim: int) -> dict[str, Any]:
+        counts = {"checks": 9, "profile of 2037 kernels": 3, **victim}
+        return {"victim": counts, "exit_status": 0, "hangs": 0, "finished": True}
+
+    alone = ran()
+    assert soak.verdict(alone, None) == []
+    assert soak.verdict(ran(**{soak.SEEN: 7}), alone) == []
+    assert soak.verdict(ran(**{soak.SEEN: 0}), alone) == ["the probe saw nothing of it"]
+    assert soak.verdict(ran(**{soak.SEEN: 7, "profile of 1020 kernels": 2}), alone) == ["2 profiles of 1020 kernels"]
