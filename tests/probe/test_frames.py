@@ -172,11 +172,12 @@ def test_ids_are_the_contracts(record: dict[str, str | None]) -> None:
     assert snapshots.digest(snapshots.CONFIG_FIELDS, dict(record)) == EngineConfig(**record).id  # type: ignore[arg-type]
 
 
-@given(st.lists(st.integers(-5, 1 << 56), max_size=60))
-def test_a_tally_is_the_contracts_histogram(values: list[int]) -> None:
+@given(st.lists(st.integers(-5, 1 << 56), max_size=60), st.integers(0, 60))
+def test_a_tally_is_the_contracts_histogram(values: list[int], one_by_one: int) -> None:
     tally = Tally()
-    for value in values:
+    for value in values[:one_by_one]:
         tally.add(value)
+    tally.add_all(values[one_by_one:])
     taken = tally.take()
     assert (decode_record(Window, _window_with(taken)).timing.step_period if taken else Histogram()) == Histogram.of(
         values

@@ -7,6 +7,7 @@ the layout is written here once more; a test holds both against each other bucke
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from math import frexp
 
 BUCKETS_PER_DOUBLING = 8
@@ -45,6 +46,20 @@ class Tally:
         buckets = self.buckets  # read once: `take` may put another one in its place
         buckets[index] = buckets.get(index, 0) + 1
         self.sum += value
+
+    def add_all(self, values: Iterable[int]) -> None:
+        """Count values, at half of what it takes one by one; on the thread that takes."""
+        buckets, total, zero = self.buckets, 0, 0
+        for value in values:
+            if value <= 0:
+                zero += 1
+                continue
+            mantissa, exponent = frexp(value)
+            index = bisect_left(_BOUNDS, mantissa) + (exponent - 1) * BUCKETS_PER_DOUBLING
+            buckets[index] = buckets.get(index, 0) + 1
+            total += value
+        self.sum += total
+        self.zero += zero
 
     def take(self) -> dict[str, object] | None:
         """What was counted, in the wire form, and start over; None when nothing was."""

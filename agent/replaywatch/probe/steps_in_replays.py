@@ -18,6 +18,8 @@ MAX_ROWS = 512
 MARGIN = 64
 MIN_SEEN = 8
 CONTINUES_RATIO = 0.9
+# After so many replays what came before counts half.
+FORGETS = 256
 # A pause of more than a second that is also fifty usual steps long is waiting for work, not a step.
 IDLE_NS = 1_000_000_000
 IDLE_STEPS = 50
@@ -38,35 +40,54 @@ class StepFinder:
         first = max(recorder.read, written - MAX_ROWS, written - RING + MARGIN)
         if first > recorder.read:
             recorder.previous, recorder.step_start_ns = None, 0
-        for row in range(first, written):
-            start_ns, end_ns, number = recorder.rows[row & MASK]
-            if end_ns:  # not all are timed
-                self.launch_call.add(end_ns - start_ns)
-            slot = slots.get(number)
-            if slot is None:
-                recorder.previous, recorder.step_start_ns = None, 0
-                continue
-            self._row(recorder, slot, start_ns)
+        if written > first:
+            self._rows(recorder, slots, range(first, written))
         if written > recorder.read:
             recorder.last_start_ns = recorder.rows[(written - 1) & MASK][0]
         recorder.read = written
 
-    def _row(self, recorder: Recorder, slot: GraphSlot, start_ns: int) -> None:
-        previous, recorder.previous = recorder.previous, slot
-        if previous is not None:
-            _learn(slot, previous)
-        if continues(slot) and previous is slot.follows:
-            return
-        if recorder.step_start_ns:
-            self._period(start_ns - recorder.step_start_ns)
-        recorder.step_start_ns = start_ns
+    def _rows(self, recorder: Recorder, slots: Mapping[int, GraphSlot], numbers: range) -> None:
+        """Most of what the helper thread takes in a busy process, so it is one loop without calls."""
+        rows, previous, step_start_ns = recorder.rows, recorder.previous, recorder.step_start_ns
+        periods: list[int] = []
+        launches: list[int] = []
+        for row in numbers:
+            start_ns, end_ns, number = rows[row & MASK]
+            if end_ns:  # not all are timed
+                launches.append(end_ns - start_ns)
+            slot = slots.get(number)
+            if slot is None:
+                previous, step_start_ns = None, 0
+                continue
+            if previous is not None:
+                if slot.follows is previous:
+                    slot.seen += 1
+                    slot.follows_hits += 1
+                    if slot.seen >= FORGETS:
+                        _halve(slot)
+                else:
+                    _learn_another(slot, previous)
+                if slot.follows is previous and previous is not slot and continues(slot):
+                    previous = slot
+                    continue
+            previous = slot
+            if step_start_ns:
+                periods.append(start_ns - step_start_ns)
+            step_start_ns = start_ns
+        recorder.previous, recorder.step_start_ns = previous, step_start_ns
+        self.launch_call.add_all(launches)
+        self._periods(periods)
 
-    def _period(self, period_ns: int) -> None:
-        if period_ns > IDLE_NS and period_ns > IDLE_STEPS * self._usual_ns > 0:
-            self.idle_ns += period_ns
-            return
-        self._usual_ns += (period_ns - self._usual_ns) >> 4 if self._usual_ns else period_ns
-        self.step_period.add(period_ns)
+    def _periods(self, periods: list[int]) -> None:
+        usual_ns, kept = self._usual_ns, []
+        for period_ns in periods:
+            if period_ns > IDLE_NS and period_ns > IDLE_STEPS * usual_ns > 0:
+                self.idle_ns += period_ns
+                continue
+            usual_ns += (period_ns - usual_ns) >> 4 if usual_ns else period_ns
+            kept.append(period_ns)
+        self._usual_ns = usual_ns
+        self.step_period.add_all(kept)
 
 
 def continues(slot: GraphSlot) -> bool:
@@ -80,12 +101,15 @@ def continues(slot: GraphSlot) -> bool:
     )
 
 
-def _learn(slot: GraphSlot, previous: GraphSlot) -> None:
+def _learn_another(slot: GraphSlot, previous: GraphSlot) -> None:
+    """A graph ran after another one than it usually does."""
     slot.seen += 1
-    if slot.follows is previous:
-        slot.follows_hits += 1
-    elif slot.follows is None or 2 * slot.follows_hits < slot.seen:
+    if slot.follows is None or 2 * slot.follows_hits < slot.seen:
         slot.follows, slot.follows_hits = previous, 1
-    if slot.seen >= 256:
-        slot.seen >>= 1
-        slot.follows_hits >>= 1
+    if slot.seen >= FORGETS:
+        _halve(slot)
+
+
+def _halve(slot: GraphSlot) -> None:
+    slot.seen >>= 1
+    slot.follows_hits >>= 1
