@@ -278,3 +278,27 @@ def test_heads_are_shared_by_the_ranks_of_one_sequence(parts, engine, given, ran
     runner.model_config = SimpleNamespace(hf_text_config=SimpleNamespace(**heads))
     engine.step(runner, "DECODE", 3)
     assert parts.adapter.config()["cache_bytes_per_token"] == 2 * 2 * (8 // ranks) * 128 * 2
+
+
+@pytest.mark.parametrize("version", ["sglang_0_5_9", "sglang_0_5_23"])
+def test_the_host_between_two_forwards_is_timed(parts, stand_in, version, monkeypatch):
+    """Each forward takes 5 ms, and 2 ms later the next begins; a probe that starts again goes on with it."""
+    stand_in(version)
+    engine = Engine(parts, version)
+    forward = engine.module.ModelRunner._forward_raw
+
+    def slow(*args):
+        parts.now_ns += 5_000_000
+        return forward(*args)
+
+    monkeypatch.setattr(engine.module.ModelRunner, "_forward_raw", slow)
+    runner = engine.runner()
+    for _ in range(2):
+        adapter = parts.attach(SglangAdapter)
+        for _ in range(8):
+            parts.now_ns += 2_000_000
+            engine.step(runner, "DECODE", 3)
+        told = parts.clock.take()[None, None]
+        assert told["step_by_mode"]["full"]["s"] == told["step_by_mode"]["full"]["n"] * 7_000_000
+        assert told["between_forwards"]["s"] == told["between_forwards"]["n"] * 2_000_000 > 0
+        adapter.remove()
