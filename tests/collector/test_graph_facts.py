@@ -89,7 +89,7 @@ def test_the_page_of_a_workload_shows_them(start: Start) -> None:
     handle.collector.detection.tick()
     (view,) = handle.collector.detection.view.workloads
     text = text_of(checked(f"{handle.url}/workloads/{view.id}")[0])
-    assert "Graphs since first seen" in text
+    assert "Graphs counts since first seen" in text
     assert "captures 21 kept" in text
     assert "replays 4 500 vllm" in text
 

@@ -38,14 +38,15 @@ class Counted:
         self.times += 1
 
 
-def read_often(device: str, on: Any) -> None:
-    """In a process of its own: read the counters every 50 ms while the event is set."""
+def read_often(device: str, on: Any, times: Any) -> None:
+    """In a process of its own: read the counters every 50 ms while the event is set; `times` counts."""
     from gpm import Counters
 
     counters = Counters(device)
     while True:
         on.wait()
         counters.read(0)
+        times.value += 1
         time.sleep(0.05)
 
 
@@ -55,15 +56,19 @@ def harm(device: str, steps: dict[str, Callable[[], None]]) -> list[dict[str, An
     from bench_probe import described, paired, percent
 
     context = multiprocessing.get_context("spawn")
-    on = context.Event()
-    reader = context.Process(target=read_often, args=(device, on), daemon=True)
+    on, times = context.Event(), context.Value("q", 0)
+    reader = context.Process(target=read_often, args=(device, on, times), daemon=True)
     reader.start()
     time.sleep(2)
     rows = []
     try:
         for name, step in steps.items():
             found = paired(step, lambda yes: on.set() if yes else on.clear(), 0.2, 40, None)
-            rows.append(described(name, "NVML's GPM every 50 ms, from outside", found))
+            row = described(name, "NVML's GPM every 50 ms, from outside", found)
+            rows.append(row | {"reads": times.value, "is_alive": reader.is_alive()})
+            if not times.value or not reader.is_alive():
+                raise RuntimeError("the counters were not read, so that nothing was measured of what it costs")
+            times.value = 0
             print(f"{name:30} median {percent(rows[-1]['median'])}  p99 {percent(rows[-1]['p99'])}", flush=True)
     finally:
         reader.kill()

@@ -153,7 +153,8 @@ class Timing:
     GPU idle between two kernels inside a step; `step_period` start to start; `step_by_mode` the same by Mode;
     `launch_call` host time inside a launch call; `graph_launch_call` host time inside a graph launch, of some of them;
     `host_plan` host time that a kernel library spends on planning a step before it can be launched; `between_forwards`
-    host time from the end of a step's forward to the dispatch of the next: scheduling, inputs, sampling.
+    time from the end of a step's forward to the dispatch of the next: the host's scheduling, sampling and outputs, and
+    where the engine waits for the device there, that too.
     """
 
     replay: Histogram | None = None

@@ -224,7 +224,7 @@ def _times(timing: Timing) -> list[tuple[str, str]]:
         ("device time of a replay", timing.replay),
         ("idle after a replay", timing.replay_gap),
         ("idle between kernels", timing.launch_gap),
-        ("host between forwards", timing.between_forwards),
+        ("between two forwards", timing.between_forwards),
         ("capture", timing.capture),
     )
     found = []

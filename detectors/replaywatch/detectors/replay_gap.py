@@ -104,7 +104,7 @@ class ReplayGap:
                 *readings.estimate_items(estimate),
             ),
             estimate=estimate,
-            causes=_causes_by_the_host(evidence, figures.gap_us),
+            causes=_causes_by_the_host(evidence, figures.step_us, figures.gap_us),
             remedy=_PLAN,
             votes=(Vote("counterfactual", "for", "the idle time was seen on the device"),),
             is_fault=share >= FAULT_SHARE,
@@ -140,20 +140,27 @@ def _host_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
     host_ns = between_forwards_ns(evidence)
     if host_ns is None:
         return ()
-    return (EvidenceItem("host between two forwards", round(host_ns / 1000, 1), "us", evidence.recent.origin),)
+    return (EvidenceItem("between two forwards", round(host_ns / 1000, 1), "us", evidence.recent.origin),)
 
 
-def _causes_by_the_host(evidence: Evidence, gap_us: float) -> tuple[Cause, ...]:
-    """Outside of the forward where that takes most of the gap, inside of it where it does not, else somewhere."""
-    host_ns = between_forwards_ns(evidence)
-    if host_ns is None:
-        return (Cause("work on the host between replays (planning, sampling)", 0.5, "gaps between timed replays"),)
-    because = f"{host_ns / 1e6:.2g} ms between forwards, {gap_us / 1000:.2g} ms between replays"
-    if host_ns / 1000 >= MOST_OF_A_GAP * gap_us:
-        return (Cause("the host's work between two forwards: scheduling, inputs, sampling, outputs", 0.8, because),)
-    return (
-        Cause("the host's work inside the forward, before the replay: inputs, metadata of attention", 0.6, because),
-    )
+def _causes_by_the_host(evidence: Evidence, step_us: float, gap_us: float) -> tuple[Cause, ...]:
+    """Where the host spends the gap, if only one side can hold most of it.
+
+    Between two forwards an engine may wait for the replay itself, so that only what is left of it then is the host's.
+    """
+    somewhere = Cause("work on the host between replays (planning, sampling)", 0.5, "gaps between timed replays")
+    between_ns = between_forwards_ns(evidence)
+    if between_ns is None:
+        return (somewhere,)
+    between_us = between_ns / 1000
+    outside_us, inside_us = between_us - (step_us - gap_us), step_us - between_us
+    because = f"{between_us / 1000:.2g} of {step_us / 1000:.2g} ms lie between two forwards"
+    is_outside, is_inside = (us >= MOST_OF_A_GAP * gap_us for us in (outside_us, inside_us))
+    if is_outside and not is_inside:
+        return (Cause("the host's work between two forwards: scheduling, sampling, outputs", 0.8, because),)
+    if is_inside and not is_outside:
+        return (Cause("the host's work inside the forward, around the replay", 0.6, because),)
+    return (somewhere,)
 
 
 _PLAN = (

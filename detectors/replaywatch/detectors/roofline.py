@@ -4,7 +4,7 @@ A decode step reads every weight once and the cache of its sequences, and a capt
 
     T_graph = f x (weights + sequences x context x cache of a token) / memory bandwidth + g x layers
 
-and no less than the host takes between two forwards, with a likely, a high and a low (f, context, g). The high one
+and no less than lies between two forwards, with a likely, a high and a low (f, context, g). The high one
 bounds what graphs can bring back from below, and severity rests on that. Engines tell the context of their sequences;
 where none does, it is assumed. It needs the probe's counts and step times only, so it costs the service nothing.
 
@@ -20,6 +20,9 @@ meet in the experts, all are taken as read. What routing takes of a layer was no
 
 Layers that see the last tokens only read no more of the cache than those. Layers that keep a state in place of a cache
 are taken for full ones.
+
+Between two forwards the host schedules and samples, or waits for the device, which no graph shortens. Where drafts are
+made there, it says nothing.
 
 Bad at: contexts far longer than assumed, where nobody tells them; waits for requests that are shorter than a few steps
 look like steps, so the middle step counts where it is shorter than the mean.
@@ -66,8 +69,8 @@ class Pace:
 
     `reading` is times the least time to read, `layer_ns` nanoseconds beside that for each layer, `between_ns` the same
     where ranks share each layer (two collectives of small messages), `routing_ns` where it is sparse, `context` tokens
-    of context a sequence where nobody tells them; `host` times what the host takes between two forwards, which graphs
-    do not bring back: no step is shorter.
+    of context a sequence where nobody tells them; `host` times what lies between two forwards, which graphs do not
+    bring back: no step is shorter.
     """
 
     reading: float
@@ -80,7 +83,7 @@ class Pace:
 
 # A layer took 50 to 170 us beside reading in full graphs of vLLM on H200s, with the engine's own time between steps, 76
 # to 96 on two of them, 170 in transformers' compiled step.
-# How long the host takes between forwards was not measured beside it yet, so it counts in full where it is likely and
+# What lies between forwards was not measured beside it yet, so it counts in full where it is likely and
 # by half where most is claimed.
 LIKELY: Final = Pace(1.2, 70_000.0, 20_000.0, 30_000.0, 1024, 1.0)
 SLOW: Final = Pace(1.5, 200_000.0, 50_000.0, 100_000.0, 4096, 1.2)
@@ -123,7 +126,7 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     read, least = _weights_read(config, max(sequences, _tokens_a_step(evidence) or 0))
     is_shared, is_sparse = (config.tensor_parallel_size or 1) > 1, bool(config.expert_bytes)
     longest, context = _longest_context(config), context_of(evidence)
-    host_ns = between_forwards_ns(evidence) or 0.0
+    host_ns = 0.0 if config.speculative_tokens else between_forwards_ns(evidence) or 0.0
 
     def ratio(pace: Pace) -> float:
         held = min(pace.context, longest) if context is None else context
@@ -165,7 +168,7 @@ def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
         items.append(EvidenceItem("context of a sequence", round(context), "tokens", evidence.recent.origin))
     host_ns = between_forwards_ns(evidence)
     if host_ns is not None:
-        items.append(EvidenceItem("host between two forwards", round(host_ns / 1000), "us", evidence.recent.origin))
+        items.append(EvidenceItem("between two forwards", round(host_ns / 1000), "us", evidence.recent.origin))
     device = evidence.recent.device
     if device is not None and device.active_ratio is not None:
         items.append(EvidenceItem("device active", round(device.active_ratio, 4), "ratio", "NVML"))
@@ -173,7 +176,7 @@ def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
 
 
 def between_forwards_ns(evidence: Evidence) -> float | None:
-    """What the host usually takes from the end of a forward to the next one's dispatch, where an adapter times it."""
+    """What usually lies between the end of a forward and the next one's dispatch, where an adapter times it."""
     times = evidence.recent.timing.between_forwards
     return times.quantile(0.5) if times is not None and times.count >= MIN_STEPS else None
 

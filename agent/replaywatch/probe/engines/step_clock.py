@@ -75,7 +75,7 @@ class StepClock:
     def step(self, pace: Pace, asked_ns: int = 0) -> None:
         """A step was just reported. `asked_ns`: when it was dispatched, where that is known and the report comes later.
 
-        From the report of the step before to that moment the host worked for the step outside of its forward.
+        From the report of the step before to that moment the host was outside of any forward, at work or waiting.
         """
         now_ns, lane = self.now_ns(), pace.lane
         last = lane.pace
@@ -98,11 +98,10 @@ class StepClock:
         """
         taken: dict[Place, dict[str, Any]] = {}
         for pace in list(self._paces.values()):
-            histogram = pace.tally.take()
+            histogram, between = pace.tally.take(), pace.between.take()
             if histogram is not None and pace.place[1] != "other":
                 found = taken.setdefault(pace.place, {})
                 found.setdefault("step_by_mode", {})[pace.mode] = histogram
-                between = pace.between.take()
                 if between is not None:
                     add_histograms(found, {"between_forwards": between})
         plans = self.plans.take()

@@ -21,7 +21,8 @@ from replaywatch.probe.patching import Function, Switch
 Answer = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any, Any]
 
 SILENT_STEPS = 50
-NOT_ASKED = "steps run, and the dispatcher that was hooked is not asked: another is in its place; they are not counted"
+UNASKED = "vllm steps without a dispatch"
+NOT_ASKED = "steps run, and no dispatcher that is hooked is asked how; they are not counted"
 _MODES = {"NONE": "eager", "PIECEWISE": "piecewise", "FULL": "full"}
 
 
@@ -54,6 +55,7 @@ class StepHooks:
         self._steps_heard = False
         self._met = 0  # id of the runner whose engine is known
         self._unanswered = 0  # steps since the last answer
+        self._listens = Switch()
 
     def execute_model(self, original: Function, on: Switch) -> Function:
         """Around `GPUModelRunner.execute_model` of both runners: one call is one step."""
@@ -77,10 +79,9 @@ class StepHooks:
                     on.off()
                     hooks._steps_heard = False
                     fault("vllm steps", error)
-            elif hooks._unanswered < SILENT_STEPS:
-                hooks._adapter.guarded(
-                    "vllm steps", on, hooks._unheard, args[0] if args else kwargs.get("scheduler_output")
-                )
+            elif hooks._unanswered < SILENT_STEPS and hooks._listens:
+                output = args[0] if args else kwargs.get("scheduler_output")
+                hooks._adapter.guarded(UNASKED, hooks._listens, hooks._unheard, output)
             return result
 
         return execute_model
@@ -91,7 +92,7 @@ class StepHooks:
             return
         self._unanswered += 1
         if self._unanswered == SILENT_STEPS:
-            self._adapter.port.sight.blind("vllm dispatch", NOT_ASKED)
+            self._adapter.port.sight.blind(UNASKED, NOT_ASKED)
 
     def dispatch(self, original: Function, on: Switch) -> Function:
         """Around `CudagraphDispatcher.dispatch` of the first runner and of draft models."""
@@ -165,11 +166,11 @@ class StepHooks:
         def run(*args: Any, **kwargs: Any) -> Any:
             if not on:
                 return original(*args, **kwargs)
-            outer, here.answers = here.answers, []
+            outer, here.answers, asked_ns = here.answers, [], here.asked_ns
             try:
                 return original(*args, **kwargs)
             finally:
-                here.answers = outer
+                here.answers, here.asked_ns = outer, asked_ns
 
         return run
 
@@ -238,7 +239,7 @@ class StepHooks:
 
     def _heard_again(self) -> None:
         if self._unanswered >= SILENT_STEPS:
-            self._adapter.port.sight.clear("vllm dispatch")
+            self._adapter.port.sight.clear(UNASKED)
         self._unanswered = 0
 
     def _judge(self, runner: Any, output: Any, own: list[Answer], target: Any) -> None:
