@@ -90,7 +90,7 @@ def beside_stamps(results: dict[str, Any]) -> str:
         "its own stretch, and the two with one another through those",
         "({gpu}, driver {driver}, CUDA {cuda}):".format(**results["machine"]),
         "`python tests/gpu/against_stamps.py`. A record is longer than the kernel's own stamps, by what lies around",
-        "its first and last instruction; both tracers have that alike, and it is a third of the gap.\n",
+        "its first and last instruction; both tracers have that alike.\n",
         "| loop | figure | ours, to its stamps | Kineto, to its stamps | ours to Kineto, same work | from, to |",
         "|---|---|---|---|---|---|",
     ]

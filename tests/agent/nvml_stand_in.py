@@ -5,6 +5,7 @@ It refuses everything before nvmlInit and after nvmlShutdown, and handles of ano
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,6 +84,59 @@ class StandIn:
     def _need_ready(self) -> None:
         if not self.is_ready:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
+
+
+class Counting(StandIn):
+    """The recorded machine with counters whose engine was active for `seconds` so far, of `now` seconds."""
+
+    NVML_GPM_METRICS_GET_VERSION = pynvml.NVML_GPM_METRICS_GET_VERSION
+    c_nvmlGpmMetricsGet_t = pynvml.c_nvmlGpmMetricsGet_t
+
+    def __init__(self, refused: dict[str, str] | None = None, **more: Any) -> None:
+        super().__init__(recorded(), refused=refused, **more)
+        self.now, self.active, self.supported, self.status = 100.0, 40.0, 1, 0
+        self.value: float | None = None
+        self.taken: dict[int, tuple[float, float]] = {}
+        self.alive = 0
+
+    def pass_time(self, seconds: float, share: float) -> None:
+        self.now, self.active = self.now + seconds, self.active + seconds * share
+
+    def nvmlGpmQueryDeviceSupport(self, handle: Any) -> Any:
+        self._check("nvmlGpmQueryDeviceSupport")
+        return SimpleNamespace(isSupportedDevice=self.supported)
+
+    def nvmlGpmSampleAlloc(self) -> Any:
+        self._check("nvmlGpmSampleAlloc")
+        self.alive += 1
+        return pynvml.c_nvmlGpmSample_t(pynvml.struct_c_nvmlGpmSample_t())
+
+    def nvmlGpmSampleFree(self, sample: Any) -> None:
+        self._check("nvmlGpmSampleFree")
+        self.alive -= 1
+
+    def nvmlGpmSampleGet(self, handle: Any, sample: Any) -> Any:
+        self._check("nvmlGpmSampleGet")
+        self.taken[_address(sample)] = (self.now, self.active)
+        return sample
+
+    def nvmlGpmMetricsGet(self, wanted: Any) -> Any:
+        self._check("nvmlGpmMetricsGet")
+        assert (wanted.version, wanted.numMetrics, wanted.metrics[0].metricId) == (1, 1, 1)
+        first, second = (self.taken[_address(sample)] for sample in (wanted.sample1, wanted.sample2))
+        assert second[0] > first[0]
+        share = (second[1] - first[1]) / (second[0] - first[0]) * 100
+        wanted.metrics[0].value = share if self.value is None else self.value
+        wanted.metrics[0].nvmlReturn = self.status
+        return wanted
+
+    def _check(self, name: str) -> None:
+        self._need_ready()
+        self._refuse(name)
+
+
+def _address(sample: Any) -> int:
+    return ctypes.cast(sample, ctypes.c_void_p).value or 0
 
 
 class _Handle:

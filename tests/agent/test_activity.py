@@ -2,71 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-import pynvml
 import pytest
 
-from agent.nvml_stand_in import StandIn, recorded
+from agent.nvml_stand_in import Counting, StandIn, recorded
 from replaywatch.agent.devices import Nvml
 
 MIG = ({"nvmlDeviceGetUUID": {"returned": "MIG-0"}, "nvmlDeviceGetComputeRunningProcesses": {"returned": []}},)
-
-
-class Counting(StandIn):
-    """The recorded machine with counters whose engine was active for `seconds` so far, of `now` seconds."""
-
-    NVML_GPM_METRICS_GET_VERSION = pynvml.NVML_GPM_METRICS_GET_VERSION
-    c_nvmlGpmMetricsGet_t = pynvml.c_nvmlGpmMetricsGet_t
-
-    def __init__(self, refused: dict[str, str] | None = None, **more: Any) -> None:
-        super().__init__(recorded(), refused=refused, **more)
-        self.now, self.active, self.supported, self.status = 100.0, 40.0, 1, 0
-        self.value: float | None = None
-        self.taken: dict[int, tuple[float, float]] = {}
-        self.alive = 0
-
-    def pass_time(self, seconds: float, share: float) -> None:
-        self.now, self.active = self.now + seconds, self.active + seconds * share
-
-    def nvmlGpmQueryDeviceSupport(self, handle: Any) -> Any:
-        self._check("nvmlGpmQueryDeviceSupport")
-        return SimpleNamespace(isSupportedDevice=self.supported)
-
-    def nvmlGpmSampleAlloc(self) -> Any:
-        self._check("nvmlGpmSampleAlloc")
-        self.alive += 1
-        return pynvml.c_nvmlGpmSample_t(pynvml.struct_c_nvmlGpmSample_t())
-
-    def nvmlGpmSampleFree(self, sample: Any) -> None:
-        self._check("nvmlGpmSampleFree")
-        self.alive -= 1
-
-    def nvmlGpmSampleGet(self, handle: Any, sample: Any) -> Any:
-        self._check("nvmlGpmSampleGet")
-        self.taken[_address(sample)] = (self.now, self.active)
-        return sample
-
-    def nvmlGpmMetricsGet(self, wanted: Any) -> Any:
-        self._check("nvmlGpmMetricsGet")
-        assert (wanted.version, wanted.numMetrics, wanted.metrics[0].metricId) == (1, 1, 1)
-        first, second = (self.taken[_address(sample)] for sample in (wanted.sample1, wanted.sample2))
-        assert second[0] > first[0]
-        share = (second[1] - first[1]) / (second[0] - first[0]) * 100
-        wanted.metrics[0].value = share if self.value is None else self.value
-        wanted.metrics[0].nvmlReturn = self.status
-        return wanted
-
-    def _check(self, name: str) -> None:
-        self._need_ready()
-        self._refuse(name)
-
-
-def _address(sample: Any) -> int:
-    import ctypes
-
-    return ctypes.cast(sample, ctypes.c_void_p).value or 0
 
 
 def ratios(nvml: Nvml) -> list[float | None]:

@@ -273,7 +273,7 @@ def frames_of(inbox: socket.socket) -> list[bytes]:
 def measure_hook(pairs: int = 20) -> list[float]:
     """Microseconds that a replay of a graph of one kernel takes longer: [estimate, low, high].
 
-    Not before the probe has settled: its start would add a third of a microsecond and more to each of 2,000 replays.
+    Not before the probe has settled: its start would count as part of 2,000 replays.
     """
     import torch
 

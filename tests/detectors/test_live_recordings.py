@@ -6,6 +6,8 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from replaywatch.contract.snapshot import EngineConfig, Fingerprint
 from replaywatch.contract.window import Window
 from replaywatch.contract.wire import decode
@@ -33,6 +35,15 @@ def judged(name: str, keep: Callable[[Window], bool]) -> list[Judgement]:
 
 def decoding(window: Window) -> bool:
     return window.workload.phase is None and bool(window.dispatch.steps)
+
+
+@pytest.mark.parametrize("name", ["vllm-default-contexts", "vllm-piecewise-contexts", "vllm-draft-untraced"])
+def test_by_its_own_account_the_probe_took_two_to_three_thousandths(name: str) -> None:
+    """In windows of one second; the changelog and docs/engines.md say so."""
+    lines = gzip.decompress((LIVE / f"{name}.jsonl.gz").read_bytes()).splitlines()
+    windows = [w for line in lines for w in decode(line).windows if w.cost is not None]
+    took_ns = sum(w.cost.hook_ns + w.cost.helper_cpu_ns for w in windows if w.cost is not None)
+    assert 0.002 < took_ns / sum(w.end_ns - w.start_ns for w in windows) < 0.003
 
 
 def test_vllm_with_its_defaults_is_healthy() -> None:

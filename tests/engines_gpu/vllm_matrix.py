@@ -38,7 +38,7 @@ from engines_gpu.scenarios import (  # noqa: E402
     write_plugin,
 )
 from engines_gpu.served import Server  # noqa: E402
-from gpu.gpm import Activity  # noqa: E402
+from gpu.gpm import Readings  # noqa: E402
 from replaywatch.contract.histogram import merge_histograms  # noqa: E402
 
 START_S = 150.0
@@ -102,7 +102,7 @@ class Matrix:
         ]  # fmt: skip
         if scenario.adapter:
             command += ["--adapter", str(write_adapter(self.work / "adapter"))]
-        begin, activity = time.monotonic(), Activity(first_device())
+        begin, activity = time.monotonic(), Readings(first_device())
         code, text = self._run(command, self._environment(receiver.path, changed))
         receiver.close()
         activity.stop()

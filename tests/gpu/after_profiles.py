@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -114,17 +113,11 @@ def main() -> int:
         print(json.dumps(measure(given.way)))
         return 0
     from machine import describe_machine
+    from ways import run_alone
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "ways": []}
     for way in WAYS:
-        command = [sys.executable, __file__, "--way", way]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-            lines = [x for x in done.stdout.splitlines() if x.startswith("{")]
-            failed = {"way": way, "error": done.stderr.strip()[-300:], "exit": done.returncode}
-            row = json.loads(lines[-1]) if lines else failed
-        except subprocess.TimeoutExpired:
-            row = {"way": way, "error": "no end in 90 s"}
+        row = run_alone(__file__, way, timeout_s=90)
         answer["ways"].append(row)
         print(json.dumps(row), flush=True)
         if given.json:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -137,13 +136,11 @@ def main() -> int:
         print(json.dumps(measure(given.way)))
         return 0
     from machine import describe_machine
+    from ways import run_alone
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "ways": []}
     for way in WAYS:
-        done = subprocess.run([sys.executable, __file__, "--way", way], capture_output=True, text=True, timeout=60,
-                              check=False)  # fmt: skip
-        lines = [x for x in done.stdout.splitlines() if x.startswith("{")]
-        row = json.loads(lines[-1]) if lines else {"way": way, "error": done.stderr.strip()[-300:]}
+        row = run_alone(__file__, way, timeout_s=60)
         answer["ways"].append(row)
         print(f"{way:32} {said(row)}", flush=True)
         if given.json:

@@ -1,12 +1,12 @@
-"""What NVML's counters (GPM) say of loops whose busy share is known from the kernels' own stamps.
+"""What the agent's reading of NVML (GPM) says of loops whose busy share is known from the kernels' own stamps.
 
     python3 tests/gpu/device_counters.py --json out.json        (a Hopper GPU or later, torch, nvcc, pynvml)
 
-They are read from outside of the process and attach nothing to it. Shape of a row: busy by the stamps, milliseconds a
-step, those of them in which the engine was active, and per cents of time in which the engine and the multiprocessors
-worked, and of memory bandwidth. Decoders run as graphs and eager, so that an eager step's active time can be held
-against what the same step takes as a graph. `harm`: whether a decode step takes longer while another process reads the
-counters twenty times a second, in pairs of blocks; ratios with 95 % intervals.
+It asks from outside of the process and attaches nothing to it. Shape of a row: busy by the stamps, the share of time in
+which the engine was active, milliseconds a step, and those of them in which the engine was active. Decoders run as
+graphs and eager, so that an eager step's active time can be held against what the same step takes as a graph. `harm`:
+whether a decode step takes longer while another process reads the counters twenty times a second, in pairs of blocks;
+ratios with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ class Counted:
 
 def read_often(device: str, on: Any, times: Any) -> None:
     """In a process of its own: read the counters every 50 ms while the event is set; `times` counts."""
-    from gpm import Counters
+    from gpm import Engine
 
-    counters = Counters(device)
+    engine = Engine(device)
     while True:
         on.wait()
-        counters.read(0)
-        times.value += 1
+        times.value += engine.active_ratio() is not None
         time.sleep(0.05)
 
 
@@ -84,13 +83,12 @@ def main() -> None:
     from against_kineto import Loop
     from against_stamps import WORK, Stamps, compile_stamped, of_intervals, stepper
     from decoder import DecodeLoop
-    from gpm import ENGINE, Counters
+    from gpm import Engine
     from machine import describe_machine
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "seconds": SECONDS, "rows": []}
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
-    counters = Counters(uuid)
-    answer["supported"] = counters.supported
+    engine = Engine(uuid)
     decoders = {batch: DecodeLoop(batch) for batch in (1, 8, 48)}
     with tempfile.TemporaryDirectory() as folder:
         stamps = Stamps(str(compile_stamped(Path(folder))))
@@ -106,18 +104,20 @@ def main() -> None:
             loop = Loop(step)
             try:
                 time.sleep(0.3)
-                counters.read(0)
+                engine.active_ratio()
                 begin_s, before = time.perf_counter(), step.times
                 time.sleep(SECONDS)
-                counters.read(1)
+                active = engine.active_ratio()
                 took_s, made = time.perf_counter() - begin_s, step.times - before
             finally:
                 loop.stop()
-            seen, found = stamps.read(0, 1 << 62), counters.between()
+            seen = stamps.read(0, 1 << 62)
+            if active is None:
+                raise RuntimeError("NVML does not tell how active this device is")
             step_ms = took_s / max(1, made) * 1e3
             row = {
                 "loop": name, "busy_by_stamps": of_intervals(seen)["busy"] if len(seen) > 1 else None,
-                "step_ms": step_ms, "active_ms": step_ms * found[ENGINE] / 100, **found,
+                "active_ratio": active, "step_ms": step_ms, "active_ms": step_ms * active,
             }  # fmt: skip
             answer["rows"].append(row)
             print(json.dumps(row), flush=True)

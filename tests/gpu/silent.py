@@ -14,7 +14,6 @@ import argparse
 import ctypes
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -110,15 +109,13 @@ def main() -> int:
         return 0
     from against_stamps import compile_stamped
     from machine import describe_machine
+    from ways import run_alone
 
     answer: dict[str, Any] = {"machine": describe_machine("cuda"), "ways": []}
     with tempfile.TemporaryDirectory() as folder:
         library = str(compile_stamped(Path(folder)))
         for way in [*WAYS] * ROUNDS:
-            command = [sys.executable, __file__, "--way", way, library]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-            lines = [x for x in done.stdout.splitlines() if x.startswith("{")]
-            row = json.loads(lines[-1]) if lines else {"way": way, "error": done.stderr.strip()[-300:]}
+            row = run_alone(__file__, way, library, timeout_s=90)
             answer["ways"].append(row)
             show(row)
             if given.json:

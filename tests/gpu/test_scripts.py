@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from agent.nvml_stand_in import Counting
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = sorted(
@@ -83,51 +85,27 @@ def test_busy_time_of_stamps_is_their_union() -> None:
     assert found["kernel_us"] == pytest.approx((10 + 15 + 3 + 10) / 4 / 1000)
 
 
-class Nvml:
-    """NVML's functions for GPM, on a device whose engine is active for 40 % of the time."""
+class Busy(Counting):
+    """A device whose engine is active for 40 % of the time, which goes on from sample to sample."""
 
-    NVML_GPM_METRICS_GET_VERSION = 1
-
-    def __init__(self) -> None:
-        self.taken: list[object] = []
-
-    def nvmlInit(self) -> None:
-        """Nothing to begin."""
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlGpmQueryDeviceSupport(self, device: int) -> SimpleNamespace:
-        return SimpleNamespace(isSupportedDevice=1)
-
-    def nvmlGpmSampleAlloc(self) -> object:
-        return object()
-
-    def nvmlGpmSampleGet(self, device: int, sample: object) -> None:
-        self.taken.append(sample)
-
-    def c_nvmlGpmMetricsGet_t(self) -> SimpleNamespace:
-        return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, value=0.0) for _ in range(8)])
-
-    def nvmlGpmMetricsGet(self, wanted: SimpleNamespace) -> None:
-        assert [wanted.sample1, wanted.sample2] == self.taken[-2:]  # the earlier one first
-        for metric in wanted.metrics[: wanted.numMetrics]:
-            metric.value = 40.0 if metric.metricId == 1 else 0.0
+    def nvmlGpmSampleGet(self, handle: Any, sample: Any) -> Any:
+        self.pass_time(1, 0.4)
+        return super().nvmlGpmSampleGet(handle, sample)
 
 
 def test_activity_is_read_between_one_sample_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     import gpm
 
-    nvml = Nvml()
+    nvml = Busy()
     monkeypatch.setattr(gpm, "library", lambda: nvml)
     monkeypatch.setattr(gpm, "PERIOD_S", 0.01)
-    activity = gpm.Activity(0)
+    activity = gpm.Readings(0)
     while len(activity.rows) < 4 and activity.problem is None:
         time.sleep(0.005)
     activity.stop()
     assert activity.problem is None
-    assert {share for _, _, share in activity.rows} == {40.0}
-    assert activity.mean(activity.rows[1][0], activity.rows[2][1]) == pytest.approx(40.0)
+    assert [share for _, _, share in activity.rows] == pytest.approx([0.4] * len(activity.rows))
+    assert activity.mean(activity.rows[1][0], activity.rows[2][1]) == pytest.approx(0.4)
     assert activity.mean(0, 1) is None
 
 
@@ -135,7 +113,7 @@ def test_where_nvml_is_missing_activity_says_so(monkeypatch: pytest.MonkeyPatch)
     import gpm
 
     monkeypatch.setattr(gpm, "MODULES", ("no_such_nvml",))
-    activity = gpm.Activity(0)
+    activity = gpm.Readings(0)
     activity.stop()
     assert activity.problem is not None
     assert "no_such_nvml" in activity.problem
@@ -163,3 +141,27 @@ def test_a_soak_that_the_probe_did_not_see_is_none() -> None:
     assert soak.verdict(ran(**{soak.SEEN: 7}), alone) == []
     assert soak.verdict(ran(**{soak.SEEN: 0}), alone) == ["the probe saw nothing of it"]
     assert soak.verdict(ran(**{soak.SEEN: 7, "profile of 1020 kernels": 2}), alone) == ["2 profiles of 1020 kernels"]
+
+
+def test_a_way_that_prints_no_row_is_told_as_an_error(tmp_path: Path) -> None:
+    import ways
+
+    script = tmp_path / "script.py"
+    script.write_text("import sys, time\nway = sys.argv[2]\nprint('{\"way\": \"good\"}') if way == 'good' else None\n"
+                      "time.sleep(60 * (way == 'slow'))\nsys.exit('broken' * (way == 'bad'))")  # fmt: skip
+    assert ways.run_alone(str(script), "good", timeout_s=20) == {"way": "good"}
+    assert ways.run_alone(str(script), "bad", timeout_s=20) == {"way": "bad", "error": "broken", "exit": 1}
+    assert ways.run_alone(str(script), "slow", timeout_s=0.5) == {"way": "slow", "error": "no end in 0.5 s"}
+
+
+def test_what_is_said_of_the_order_of_kinds_is_what_was_recorded() -> None:
+    """DESIGN, CHANGELOG and window.cpp say: 46 of 166 windows in 9 of 14 processes, and none of 188 in 11."""
+    recorded = json.loads((HERE.parents[1] / "docs/data/silent-2026-11-30.json").read_text())
+    told: dict[bool, list[list[bool]]] = {True: [], False: []}
+    for row in recorded["ways"]:
+        if row["way"] != "copies alone":
+            silent = [sum(window) == 0 for windows in row["windows"].values() for window in windows]
+            told[row["way"].startswith("kernels")].append(silent)
+    sums = {first: (sum(map(any, rows)), len(rows), sum(map(sum, rows)), sum(map(len, rows)))
+            for first, rows in told.items()}  # fmt: skip
+    assert sums == {False: (9, 14, 46, 166), True: (0, 11, 0, 188)}

@@ -47,7 +47,7 @@ class StepFinder:
         recorder.read = written
 
     def _rows(self, recorder: Recorder, slots: Mapping[int, GraphSlot], numbers: range) -> None:
-        """Most of what the helper thread takes in a busy process, so it is one loop without calls."""
+        """Most of what the helper thread takes in a busy process, so one loop that calls only what is not usual."""
         rows, previous, step_start_ns = recorder.rows, recorder.previous, recorder.step_start_ns
         periods: list[int] = []
         launches: list[int] = []

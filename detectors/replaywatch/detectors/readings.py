@@ -67,6 +67,20 @@ def work_items(work: TracedWork) -> list[EvidenceItem]:
     return items
 
 
+def between_forwards_ns(evidence: Evidence) -> float | None:
+    """What usually lies between the end of a forward and the next one's dispatch, where an adapter times it."""
+    times = evidence.recent.timing.between_forwards
+    return times.quantile(0.5) if times is not None and times.count >= MIN_LIVE_STEPS else None
+
+
+def between_forwards_items(evidence: Evidence) -> list[EvidenceItem]:
+    """The same as evidence, where it is known."""
+    ns = between_forwards_ns(evidence)
+    return (
+        [] if ns is None else [EvidenceItem("between two forwards", round(ns / 1000, 1), "us", evidence.recent.origin)]
+    )
+
+
 def estimate_items(estimate: Estimate) -> list[EvidenceItem]:
     """What the counterfactual says."""
     items = [

@@ -21,7 +21,6 @@ from replaywatch.detectors import readings
 from replaywatch.detectors.calibration import GRAPH_GAP_NS, MOSTLY_REPLAYED
 from replaywatch.detectors.counterfactual import StepModel, model_step, observed_ns, replays_in_full
 from replaywatch.detectors.evidence import Evidence
-from replaywatch.detectors.roofline import between_forwards_ns
 
 FAULT_SHARE: Final = 0.5
 WARN_SHARE: Final = 0.6
@@ -100,7 +99,7 @@ class ReplayGap:
             evidence=(
                 EvidenceItem("idle between replays", round(figures.gap_us, 1), "us", evidence.recent.origin),
                 EvidenceItem("step", round(figures.step_us, 1), "us", evidence.recent.origin),
-                *_host_items(evidence),
+                *readings.between_forwards_items(evidence),
                 *readings.estimate_items(estimate),
             ),
             estimate=estimate,
@@ -136,20 +135,13 @@ class ReplayGap:
         )
 
 
-def _host_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
-    host_ns = between_forwards_ns(evidence)
-    if host_ns is None:
-        return ()
-    return (EvidenceItem("between two forwards", round(host_ns / 1000, 1), "us", evidence.recent.origin),)
-
-
 def _causes_by_the_host(evidence: Evidence, step_us: float, gap_us: float) -> tuple[Cause, ...]:
     """Where the host spends the gap, if only one side can hold most of it.
 
     Between two forwards an engine may wait for the replay itself, so that only what is left of it then is the host's.
     """
     somewhere = Cause("work on the host between replays (planning, sampling)", 0.5, "gaps between timed replays")
-    between_ns = between_forwards_ns(evidence)
+    between_ns = readings.between_forwards_ns(evidence)
     if between_ns is None:
         return (somewhere,)
     between_us = between_ns / 1000

@@ -36,6 +36,7 @@ from typing import Final
 from replaywatch.contract.histogram import merge_histograms
 from replaywatch.contract.snapshot import EngineConfig
 from replaywatch.contract.verdict import Estimate, EvidenceItem
+from replaywatch.detectors import readings
 from replaywatch.detectors.evidence import Evidence
 from replaywatch.detectors.figures import mean_size, usual_step_of
 
@@ -126,7 +127,7 @@ def estimate_by_roofline(evidence: Evidence) -> Estimate | None:
     read, least = _weights_read(config, max(sequences, _tokens_a_step(evidence) or 0))
     is_shared, is_sparse = (config.tensor_parallel_size or 1) > 1, bool(config.expert_bytes)
     longest, context = _longest_context(config), context_of(evidence)
-    host_ns = 0.0 if config.speculative_tokens else between_forwards_ns(evidence) or 0.0
+    host_ns = 0.0 if config.speculative_tokens else readings.between_forwards_ns(evidence) or 0.0
 
     def ratio(pace: Pace) -> float:
         held = min(pace.context, longest) if context is None else context
@@ -166,19 +167,11 @@ def size_items(evidence: Evidence) -> tuple[EvidenceItem, ...]:
         items.append(EvidenceItem("window of some layers", config.window_tokens, "tokens", "the model's configuration"))
     if context is not None:
         items.append(EvidenceItem("context of a sequence", round(context), "tokens", evidence.recent.origin))
-    host_ns = between_forwards_ns(evidence)
-    if host_ns is not None:
-        items.append(EvidenceItem("between two forwards", round(host_ns / 1000), "us", evidence.recent.origin))
+    items += readings.between_forwards_items(evidence)
     device = evidence.recent.device
     if device is not None and device.active_ratio is not None:
         items.append(EvidenceItem("device active", round(device.active_ratio, 4), "ratio", "NVML"))
     return tuple(items)
-
-
-def between_forwards_ns(evidence: Evidence) -> float | None:
-    """What usually lies between the end of a forward and the next one's dispatch, where an adapter times it."""
-    times = evidence.recent.timing.between_forwards
-    return times.quantile(0.5) if times is not None and times.count >= MIN_STEPS else None
 
 
 def context_of(evidence: Evidence) -> float | None:
