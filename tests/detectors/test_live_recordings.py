@@ -37,13 +37,19 @@ def decoding(window: Window) -> bool:
     return window.workload.phase is None and bool(window.dispatch.steps)
 
 
-@pytest.mark.parametrize("name", ["vllm-default-contexts", "vllm-piecewise-contexts", "vllm-draft-untraced"])
-def test_by_its_own_account_the_probe_took_two_to_three_thousandths(name: str) -> None:
+SHORT = (
+    "vllm-default-contexts", "vllm-piecewise-contexts", "vllm-draft-untraced",
+    *(f"vllm-{run}-settled" for run in ("default", "piecewise", "draft", "ngram")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_by_its_own_account_the_probe_took_two_to_four_thousandths(name: str) -> None:
     """In windows of one second; the changelog and docs/engines.md say so."""
     lines = gzip.decompress((LIVE / f"{name}.jsonl.gz").read_bytes()).splitlines()
     windows = [w for line in lines for w in decode(line).windows if w.cost is not None]
     took_ns = sum(w.cost.hook_ns + w.cost.helper_cpu_ns for w in windows if w.cost is not None)
-    assert 0.002 < took_ns / sum(w.end_ns - w.start_ns for w in windows) < 0.003
+    assert 0.002 < took_ns / sum(w.end_ns - w.start_ns for w in windows) < 0.0035
 
 
 def test_vllm_with_its_defaults_is_healthy() -> None:

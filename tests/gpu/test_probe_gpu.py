@@ -308,7 +308,8 @@ def test_graphs_traced_as_a_whole_are_seen_one_by_one(tmp_path: Path) -> None:
     assert replay is not None
     assert window.dispatch.replays == int(printed)
     assert 0.1 * int(printed) < replay.count < int(printed)
-    assert 200_000 < replay.quantile(0.5) < 8e9 / int(printed)  # longer than 200 kernels of 1 us, shorter than a step
+    # Shorter than a step, and longer than 200 kernels of 0.5 us: on one H200 they took 0.89 us each.
+    assert 100_000 < replay.quantile(0.5) < 8e9 / int(printed)
 
 
 def test_replays_that_are_only_counted_are_counted_exactly(tmp_path: Path) -> None:

@@ -269,7 +269,8 @@ class Tracing:
         """A profiler is done; CUPTI stays with whoever profiles next.
 
         Windows go on working after a profile, but of the profiles after them on an H200 112 of 116 lacked the kernels
-        of graphs, while the first ones of each process were complete (docs/data/soak-2026-11-30.json). Why is unknown.
+        of graphs, while the first ones of each process were complete (docs/data/soak-2026-11-30.json). Why is unknown;
+        tests/gpu/after_profiles.py does not show it, whichever kind of records is switched on first.
         """
         if not self._profilers:
             return
