@@ -121,6 +121,8 @@ class Emitter:
         cpu_ns, self._cpu_seen_ns = self.cpu_ns - self._cpu_seen_ns, self.cpu_ns
         if steps and not budget.step_ns:
             budget.step_ns = cost_of_call_ns(session.practice_step(), lambda _: None, None)
+        for port in session.ports():  # practice runs with warm caches, an engine's step does not
+            budget.step_ns = port.take_took() or budget.step_ns
         hooks_ns, only_counted = budget.hooks_ns(replays, steps), budget.counting_only
         budget.settle(budget.spent_ns(hooks_ns, cpu_ns, timed, traced_ns), now - self.start_ns, replays)
         self._keep_to_the_budget(only_counted)

@@ -111,12 +111,15 @@ class Keeper:
             session.end()
 
     def _tick_s(self) -> float:
-        tick = TICK_S if self._emitter.replayed else IDLE_TICK_S
-        return min(tick, self._session.settings.window_seconds / 2) * min(4, self._session.budget.stretch)
+        session = self._session
+        tick = TICK_S if self._emitter.replayed or any(p.waits() for p in session.ports()) else IDLE_TICK_S
+        return min(tick, session.settings.window_seconds / 2) * min(4, session.budget.stretch)
 
     def _turn(self) -> None:
         session = self._session
         now_ns = perf_counter_ns()
+        for port in session.ports():
+            port.work_off()
         session.ledger.drain()
         session.timer.poll(now_ns)
         if now_ns - self._looked_ns >= LOOK_NS:

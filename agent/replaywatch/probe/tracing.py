@@ -80,6 +80,7 @@ class Tracing:
         self, settings: Settings, sight: Sight, load: Callable[[], Tracer], capturing: Callable[[], bool]
     ) -> None:
         self._settings, self._sight, self._load, self._capturing = settings, sight, load, capturing
+        self.opened: list[bool] = []  # holds something once there is a tracer; always the same list
         self.reset()
 
     def reset(self) -> None:
@@ -88,6 +89,7 @@ class Tracing:
         # A child forked from a process that traces cannot use CUDA, nor the native tracer's threads.
         self._tried = getattr(self, "_tracer", None) is not None
         self._tracer: Tracer | None = None
+        self.opened.clear()
         self._graph_trace_tried = self._traces_graphs = False
         self._profilers = 0
         self._profiled = False
@@ -125,6 +127,7 @@ class Tracing:
         """End the tracer's own thread, if it has one."""
         stop = getattr(self._tracer, "stop", None)
         self._tracer, self._tried = None, True
+        self.opened.clear()
         if stop is not None:
             stop()
 
@@ -211,6 +214,7 @@ class Tracing:
         self._tried = True
         try:
             self._tracer = self._load()
+            self.opened.append(True)
         except Exception as error:  # the probe's border: no tracer, no CUPTI, an unknown version
             self._sight.blind(SIGNAL, f"no tracer: {error}")
             return None
@@ -240,6 +244,7 @@ class Tracing:
         tracer = self._load()
         tracer.enable_graph_level()
         self._tracer, self._tried, self._traces_graphs = tracer, True, True
+        self.opened.append(True)
         self._sight.clear(GRAPH_SIGNAL)
         self._sight.blind(SIGNAL, INSTEAD_OF_KERNELS)
 

@@ -1,14 +1,16 @@
 """vLLM's steps: mode, tokens and reason, on stand-ins with the names and signatures of 0.9, 0.11 and 0.25."""
 
+import gc
+import weakref
+from itertools import count, cycle
 from types import SimpleNamespace
 
 import pytest
 
 from probe.engines.batches import decode, scheduled
 from replaywatch.contract.window import FALLBACK_REASONS
-from replaywatch.probe.engines.port import CONTEXT_ONE_IN
 from replaywatch.probe.engines.vllm import VllmAdapter
-from replaywatch.probe.engines.vllm_steps import SILENT_STEPS, UNASKED
+from replaywatch.probe.engines.vllm_steps import CONTEXT_ONE_IN, SILENT_STEPS, UNASKED
 
 DECODE = (None, None)
 PREFILL = (None, "prefill")
@@ -469,7 +471,42 @@ def test_steps_that_ask_nobody_are_a_blind_spot_until_they_ask_again(parts, engi
     assert parts.taken() == {}
     monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", hooked)
     runner.execute_model(decode(3))
+    parts.port.flush()
     assert UNASKED not in parts.blind()
+
+
+@pytest.mark.parametrize("runner", ["v1", "v2"])
+def test_an_engine_that_is_thrown_away_goes_at_once_and_its_steps_count(parts, engine, runner):
+    made = engine(runner)
+    made.execute_model(decode(3))
+    made.execute_model(scheduled(7))
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+    taken = parts.taken()
+    assert (taken[DECODE]["steps"], taken[PREFILL]["steps"]) == ({"full": 1}, {"piecewise": 1})
+    assert taken[PREFILL]["fallbacks"] == {"prefill_by_design": 1}
+
+
+def test_what_a_hook_takes_is_measured_now_and_then(parts, engine, monkeypatch):
+    made = engine("v1")
+    monkeypatch.setattr(parts.adapter.steps, "_now_ns", count(step=700).__next__)
+    for _ in range(CONTEXT_ONE_IN - 1):
+        made.execute_model(decode(3))
+    assert (parts.port.take_took(), parts.port.take_took()) == (700.0, 0.0)
+
+
+def test_steps_are_judged_by_whoever_makes_the_window_and_a_fault_is_told_once(parts, engine, monkeypatch):
+    made = engine("v1")
+    monkeypatch.setattr(parts.adapter.steps, "_judge", lambda *_: 1 / 0)
+    for _ in range(3):
+        made.execute_model(scheduled(7))
+    assert parts.sight.errors == 0
+    assert parts.taken() == {}
+    assert parts.sight.errors == 1
+    made.execute_model(decode(3))
+    assert parts.taken() == {}
 
 
 @pytest.mark.parametrize("runner", ["v1", "v2"])
@@ -477,15 +514,19 @@ def test_the_host_between_two_forwards_is_timed(parts, engine, runner, monkeypat
     """Each forward ends 5 ms after its dispatch, and 2 ms later the next is dispatched."""
     made = engine(runner)
 
-    def dispatched():
+    took = cycle((5_000_000, 0))  # asked when it is dispatched, and when it is done
+
+    def moment():
         asked_ns = parts.now_ns
-        parts.now_ns += 5_000_000
+        parts.now_ns += next(took)
         return asked_ns
 
-    monkeypatch.setattr(parts.adapter.steps, "_now_ns", dispatched)
+    monkeypatch.setattr(parts.adapter.steps, "_now_ns", moment)
     for _ in range(8):
         parts.now_ns += 2_000_000
         made.execute_model(decode(3))
+    parts.now_ns += 1_000_000_000  # what is judged late was not later
+    parts.port.flush()
     told = parts.clock.take()[None, None]
     assert told["step_by_mode"]["full"]["s"] == told["step_by_mode"]["full"]["n"] * 7_000_000
     assert told["between_forwards"]["s"] == told["between_forwards"]["n"] * 2_000_000 > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
@@ -15,6 +17,10 @@ from replaywatch.probe.sight import Sight
 MAX_CELLS = 4096
 # One decode step in so many tells how long its sequences are.
 CONTEXT_ONE_IN = 32
+# What waits for the helper thread at most; the stepping thread works off a longer queue itself.
+MAX_WAITING = 512
+# Seconds that a window waits for another thread that works off the queue.
+PATIENCE_S = 1.0
 
 
 class Throwaway(Protocol):
@@ -56,12 +62,12 @@ class Port:
 
     `captures` labels throw-away captures, `clock` times steps by mode and planning on the host, `replays_here` counts
     the replays of the calling thread so far, `wake` is called with the first step, `loop_works` says whether a loop of
-    the user's own has counted a step.
+    the user's own has counted a step, `traced` holds something while steps must be marked at the moment they happen.
     """
 
     __slots__ = (
-        "_cells", "_context", "_context_in", "_context_told", "_ledger", "captures", "clock", "imports", "loop_works",
-        "replays_here", "sight", "wake",
+        "_cells", "_context", "_context_in", "_context_told", "_ledger", "_took", "_traced", "_turn", "_waiting",
+        "captures", "clock", "imports", "loop_works", "replays_here", "sight", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -74,11 +80,16 @@ class Port:
         wake: Callable[[], None] = lambda: None,
         clock: StepClock | None = None,
         loop_works: Callable[[], bool] = lambda: False,
+        traced: list[bool] | None = None,
     ) -> None:
         self.sight, self.imports, self.captures = sight, imports, captures
         self.replays_here, self.wake = replays_here, wake
         self.clock, self.loop_works = clock or StepClock(), loop_works
         self._ledger = ledger
+        self._traced: list[bool] = [] if traced is None else traced
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._turn = threading.Lock()
+        self._took = (0, 0)
         self._cells: dict[tuple[Any, ...], Cell] = {}
         self._context_in = 0
         self._context = self._context_told = (0, 0)
@@ -94,10 +105,12 @@ class Port:
         component: str | None = None,
         *,
         asked_ns: int = 0,
+        at_ns: int = 0,
     ) -> None:
         """Count one step, and time it against the step before. Shape: as `StepLedger.record`.
 
-        `asked_ns`: perf_counter_ns when the step was dispatched, where this is told after its forward.
+        `asked_ns`: perf_counter_ns when the step was dispatched, where this is told after its forward; `at_ns` when it
+        was done, where this is told later (`later`).
 
         On the engine's step path: equal steps meet in one cell, and the ledger is told at the end of the window.
         Decode steps of the main model are what the process does: they carry no label, so that they share a window with
@@ -109,7 +122,47 @@ class Port:
             cell = self._new_cell(step)
         cell.count += 1
         self._ledger.mark(mode)
-        self.clock.step(cell.pace, asked_ns)
+        self.clock.step(cell.pace, asked_ns, at_ns)
+
+    def later(self, act: Callable[..., None], *about: Any) -> None:
+        """Let the helper thread make something of a step, in the order in which they came. `act` may not raise.
+
+        On the engine's step path. Between two steps an engine does so much else that a hook finds the processor's
+        caches cold: judging a step there took 20 to 30 us, where it takes 4 to 6 in a loop, as on the helper thread
+        (tests/probe/engines/bench_hooks.py). So a hook keeps what there is to know, nothing that is large or that is
+        the engine's own, and leaves the rest.
+        """
+        waiting = self._waiting
+        waiting.append((act, about))
+        if self._traced or len(waiting) >= MAX_WAITING:
+            self.work_off()
+        elif len(waiting) == 1:
+            self.wake()
+
+    def took(self, ns: int) -> None:
+        """Note what a hook took of a step that it watched, cold as it is there."""
+        total_ns, steps = self._took
+        self._took = total_ns + ns, steps + 1
+
+    def take_took(self) -> float:
+        """Mean of what hooks took of a step since the last call, in nanoseconds; 0 where none was measured."""
+        (total_ns, steps), self._took = self._took, (0, 0)
+        return total_ns / steps if steps else 0.0
+
+    def waits(self) -> bool:
+        """Whether something was left for later."""
+        return bool(self._waiting)
+
+    def work_off(self, patience_s: float = 0.0) -> None:
+        """Do what was left for later, unless another thread is at it and does not end within the time given."""
+        if not self._turn.acquire(timeout=patience_s):
+            return
+        try:
+            for _ in range(len(self._waiting)):
+                act, about = self._waiting.popleft()
+                act(*about)
+        finally:
+            self._turn.release()
 
     def is_context_due(self) -> bool:
         """Whether the decode step that was just counted should tell how long its sequences are."""
@@ -126,11 +179,12 @@ class Port:
 
     def works(self) -> bool:
         """Whether a step was counted, or a graph replayed on this thread: what was before is warm-up and capture."""
-        return bool(self._cells) or self.replays_here() > 0 or self.loop_works()
+        return bool(self._cells) or self.waits() or self.replays_here() > 0 or self.loop_works()
 
     def flush(self) -> None:
         """Tell the ledger what was counted since the last call; by the helper thread, before a window is made."""
         self.imports.catch_up()
+        self.work_off(PATIENCE_S)
         for cell in list(self._cells.values()):
             count = cell.count
             if count != cell.told:
@@ -146,6 +200,8 @@ class Port:
     def forget(self) -> None:
         """Start from nothing; a forked child goes its own way."""
         self._cells = {}
+        self._waiting = deque()
+        self._turn = threading.Lock()
         self._context = self._context_told = (0, 0)
         self.clock.reset()
 
@@ -235,13 +291,20 @@ class EngineAdapter:
         """Keep fields of the workload; None leaves what was known."""
         self._workload = self._workload | {key: value for key, value in fields.items() if value is not None}
 
+    def context_of(self, read: Callable[..., tuple[int, int] | None], *args: Any) -> tuple[int, int] | None:
+        """How long the sequences of a step are, as `read` says; None where it does not, or failed before."""
+        if not self._tells_context:
+            return None
+        found: tuple[int, int] | None = self.guarded(f"{self.name} context lengths", self._tells_context, read, *args)
+        return found
+
     def note_context(self, read: Callable[..., tuple[int, int] | None], *args: Any) -> None:
         """After a decode step of the main model: now and then, how long its sequences are.
 
         Shape: `read` gives tokens over all sequences and how many those are, from what the host has anyway.
         """
-        if self._tells_context and self.port.is_context_due():
-            found = self.guarded(f"{self.name} context lengths", self._tells_context, read, *args)
+        if self.port.is_context_due():
+            found = self.context_of(read, *args)
             if found is not None:
                 self.port.context(*found)
 

@@ -32,8 +32,9 @@ def attach(session: Session) -> Port:
 
     replays_here = session.ledger.recorders.replays_here
     port = Port(
-        session.sight, session.imports, session.steps, session.ledger, replays_here, session.wake, loop_works=loop_works
-    )
+        session.sight, session.imports, session.steps, session.ledger, replays_here, session.wake,
+        loop_works=loop_works, traced=session.tracing.opened,
+    )  # fmt: skip
     for kind in ADAPTERS:
         adapter = _placed(kind, port)
         if adapter is not None:

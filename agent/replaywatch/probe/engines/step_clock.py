@@ -72,12 +72,13 @@ class StepClock:
             found = self._paces.setdefault((place, mode), Pace(lane, place, mode))
         return found
 
-    def step(self, pace: Pace, asked_ns: int = 0) -> None:
-        """A step was just reported. `asked_ns`: when it was dispatched, where that is known and the report comes later.
+    def step(self, pace: Pace, asked_ns: int = 0, at_ns: int = 0) -> None:
+        """A step is reported. `asked_ns`: when it was dispatched, where that is known and the report comes later.
 
         From the report of the step before to that moment the host was outside of any forward, at work or waiting.
+        `at_ns`: the moment of the report, where it is not now.
         """
-        now_ns, lane = self.now_ns(), pace.lane
+        now_ns, lane = at_ns or self.now_ns(), pace.lane
         last = lane.pace
         if lane.steady and last is not None:
             period_ns = now_ns - lane.at_ns

@@ -55,14 +55,11 @@ def without_dispatcher(runner: Any, kwargs: Mapping[str, Any]) -> tuple[str, Ask
     return mode, Asked(tokens, False, False, skipped, False), tokens
 
 
-def phase_of(scheduled: Mapping[str, int], tokens: int, requests: int, uniform: bool, decode_tokens: int) -> str:
-    """Phase of a batch. Shape: `scheduled` tokens by request; `decode_tokens` what a decoding request has at most."""
-    if tokens == requests or uniform:
+def phase_of(most: int, least: int, decode_tokens: int) -> str:
+    """Phase of a batch whose requests have so many tokens. `decode_tokens`: those of a decoding request at most."""
+    if most <= decode_tokens:
         return "decode"
-    counts = scheduled.values()
-    if max(counts) <= decode_tokens:
-        return "decode"
-    return "mixed" if min(counts) <= decode_tokens else "prefill"
+    return "mixed" if least <= decode_tokens else "prefill"
 
 
 class Facts:

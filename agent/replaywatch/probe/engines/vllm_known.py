@@ -1,0 +1,49 @@
+"""`Known`: what hooks remember of a runner, a dispatcher or a graph manager without holding on to it.
+
+Steps are judged a moment after they ran (`Port.later`). An engine that is thrown away meanwhile must go with its
+weights and its graphs at once, and its last steps must count all the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from replaywatch.probe.engines.vllm_config import reach
+from replaywatch.probe.engines.vllm_reasons import Facts
+
+
+class Known:
+    """One of vLLM's objects: itself for as long as it lives, and what does not change of it.
+
+    Shape: `component` the part of the model that a runner's steps are of; `decode_query_len` tokens of a decoding
+    request; `ranks` how many must agree; `target` who decides for a runner, once that is known; `wish` the first of two
+    questions of a draft model.
+    """
+
+    __slots__ = ("_facts", "_ref", "component", "decode_query_len", "ranks", "target", "wish")
+
+    def __init__(self, thing: Any, facts: Facts, gone: Callable[[Any], object]) -> None:
+        self._facts = facts
+        self._ref: Callable[[], Any]
+        try:
+            self._ref = weakref.ref(thing, gone)
+        except TypeError:  # a class with slots of its own
+            self._ref = lambda: thing
+        self.component = "target" if getattr(thing, "speculative_config", None) is not None else None
+        self.decode_query_len = getattr(thing, "decode_query_len", 1)
+        self.ranks = int(reach(thing, "vllm_config.parallel_config.data_parallel_size") or 1)
+        self.target: Known | None = None
+        self.wish: Any = None
+
+    def thing(self) -> Any:
+        """The object; None once it is gone."""
+        return self._ref()
+
+    def facts(self, read: Callable[[Any], Facts]) -> Facts:
+        """What is known of its engine: as `read` has it of the living object, or as it was last."""
+        thing = self._ref()
+        if thing is not None:
+            self._facts = read(thing)
+        return self._facts
