@@ -22,7 +22,13 @@ python3 tests/bench/bench_probe.py --json docs/data/bench_probe.json
 The probe may take 0.5 % of the process's time (`budget-ratio`, see [options](options.md)) and throttles itself: it
 times fewer replays and traces more rarely before it passes that. Where replays come so often that this is not enough,
 it only counts them, at about half of the hook's cost, and says that launch times are not seen until fewer come. What a
-hook costs is measured on the host itself, for replays and for steps.
+hook costs is measured on the host itself: for replays and most engines' steps by practice, in a loop, for vLLM's steps
+in place.
+
+In a loop a hook's code lies in the processor's caches; between two steps of an engine it does not, and the same hook on
+a replay takes 4 to 6.5 us instead of 0.3 to 1 (`python tests/bench/bench_hook.py`, no GPU needed). Where the host waits
+for the device that is hidden, as in the loops below. Where the device waits for the host, it adds to the step: 5 us and
+what an [engine's hook](engines.md#what-it-costs) takes.
 
 - **Always on**: a wrapper or torch's own hook around capture and replay, counted in place; one window of a few
   kilobytes leaves every five seconds over a unix datagram socket that never blocks. What does not fit is dropped and
