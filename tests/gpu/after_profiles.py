@@ -1,6 +1,6 @@
 """Whether torch.profiler's profiles stay whole where kernel windows lie between them, by the way a window is made.
 
-    python3 tests/gpu/after_profiles.py --json out.json        (one GPU, torch, the native tracer; two minutes)
+    python3 tests/gpu/after_profiles.py --json out.json        (one GPU, torch, the native tracer; four minutes)
 
 Of profiles after windows 112 of 116 once lacked the kernels of graphs (docs/data/soak-2026-11-30.json), which is why no
 window follows the first profile of a process. Windows had copies and sets switched on before kernels then, which has

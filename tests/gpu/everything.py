@@ -53,8 +53,7 @@ STEPS = (
     Step("stamps", _script("gpu/against_stamps.py", "--json", OUT), 240),
     Step("tests", (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu",
                    str(ROOT / "tests/gpu/test_probe_gpu.py")), 180),
-    Step("silent", _script("gpu/silent.py", "--json", OUT), 440),
-    Step("profiles", _script("gpu/after_profiles.py", "--json", OUT), 200),
+    Step("profiles", _script("gpu/after_profiles.py", "--json", OUT), 280),
     Step("vllm", _vllm("--only", "default", "piecewise", "--pairs", "12", "--budget-s", "300"), 305, needs="vllm"),
     Step("drafts", _vllm("--only", "draft", "ngram", "--pairs", "10", "--budget-s", "300"), 305, needs="vllm"),
     Step("counters", _script("gpu/device_counters.py", "--json", OUT), 150, needs="server"),
@@ -65,6 +64,7 @@ STEPS = (
     Step("queued", _script("gpu/queued.py", "--json", OUT), 90),
     Step("attach", _script("gpu/attach.py", "--json", OUT), 260),
     Step("kineto", _script("gpu/against_kineto.py", "--json", OUT, "--rounds", "5"), 200),
+    Step("silent", _script("gpu/silent.py", "--json", OUT), 440),
 )  # fmt: skip
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 
-from replaywatch.probe.engines.port import MAX_WAITING, Port
+import pytest
+
+from replaywatch.probe.engines import port as port_module
+from replaywatch.probe.engines.port import FEW, MAX_WAITING, Port
 from replaywatch.probe.imports import ImportWatch
 from replaywatch.probe.ledger import GraphLedger
 from replaywatch.probe.sight import Sight
@@ -55,7 +58,11 @@ def test_a_long_queue_is_worked_off_where_it_grows() -> None:
     harness.later(*range(MAX_WAITING - 1))
     assert harness.done == []
     harness.later(MAX_WAITING - 1)
-    assert harness.done == list(range(MAX_WAITING))
+    assert harness.done == list(range(FEW))
+    harness.later(*range(MAX_WAITING, 5 * MAX_WAITING))
+    assert len(harness.done) > 4 * MAX_WAITING
+    harness.port.flush()
+    assert harness.done == list(range(5 * MAX_WAITING))
 
 
 def test_while_kernels_are_traced_nothing_is_left() -> None:
@@ -89,6 +96,18 @@ def test_a_stepping_thread_never_waits_for_another_that_works_off_and_nothing_is
     helper.join(10)
     harness.port.flush()
     assert harness.done == list(range(2 * MAX_WAITING))
+
+
+def test_the_helper_takes_a_breath_after_a_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness, slept = Harness(), list[tuple[float, int]]()
+    monkeypatch.setattr(port_module, "sleep", lambda seconds: slept.append((seconds, len(harness.done))))
+    harness.later(*range(3 * FEW))
+    harness.port.work_off(breath_s=0.5)
+    assert slept == [(0.5, FEW - 1), (0.5, 2 * FEW - 1), (0.5, 3 * FEW - 1)]
+    assert harness.done == list(range(3 * FEW))
+    harness.later(*range(3 * FEW))
+    harness.port.flush()
+    assert len(slept) == 3
 
 
 def test_threads_that_step_at_once_lose_nothing() -> None:

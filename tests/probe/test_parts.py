@@ -14,7 +14,7 @@ from replaywatch.contract.window import FALLBACK_REASONS, Mode, Phase
 from replaywatch.probe import inductor_reasons
 from replaywatch.probe.budget import Budget
 from replaywatch.probe.cuda_errors import error_name
-from replaywatch.probe.engines.port import MAX_CELLS, Port
+from replaywatch.probe.engines.port import MAX_CELLS, MEASURED_ONE_IN, Port
 from replaywatch.probe.imports import ImportWatch
 from replaywatch.probe.ledger import GraphLedger
 from replaywatch.probe.patching import Function, PatchSet, Switch
@@ -378,3 +378,16 @@ def test_a_port_that_nobody_flushes_stays_small_and_counts_exactly() -> None:
     counts = ledger.take()[None, None]
     assert counts["steps"] == {"eager": n, "full": n}
     assert counts["real_tokens"] == n * (n - 1)
+
+
+def test_a_port_measures_what_a_step_takes_where_it_is_told_and_not_what_is_told_later() -> None:
+    sight, ledger = Sight(), StepLedger()
+    port = Port(sight, ImportWatch(sight), ledger, GraphLedger(sight, Recorders(0, lambda: None), lambda: None))
+    for _ in range(MEASURED_ONE_IN):
+        port.step("full", at_ns=1)
+    assert port.take_took() == 0.0
+    for _ in range(MEASURED_ONE_IN - 1):
+        port.step("full")
+    assert port.take_took() == 0.0
+    port.step("full")
+    assert 0 < port.take_took() < 1e8

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 IDLE_TICK_S = 1.0
 LOOK_NS = 1_000_000_000
+BREATH_S = 0.0002
 # Bad turns in a row: five to twenty seconds without a good one.
 MAX_FAULTS = 20
 SIGNAL = "helper thread"
@@ -119,7 +120,7 @@ class Keeper:
         session = self._session
         now_ns = perf_counter_ns()
         for port in session.ports():
-            port.work_off()
+            port.work_off(breath_s=BREATH_S)
         session.ledger.drain()
         session.timer.poll(now_ns)
         if now_ns - self._looked_ns >= LOOK_NS:

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter_ns, sleep
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
@@ -17,8 +18,12 @@ from replaywatch.probe.sight import Sight
 MAX_CELLS = 4096
 # One decode step in so many tells how long its sequences are.
 CONTEXT_ONE_IN = 32
-# What waits for the helper thread at most; the stepping thread works off a longer queue itself.
+# One step in so many measures what telling it took; a prime, since steps of several kinds may take turns.
+MEASURED_ONE_IN = 31
+# What waits for the helper thread at most; of a longer queue the stepping thread works off a few itself.
 MAX_WAITING = 512
+# Steps that are judged in one go where another thread waits for the interpreter: 0.1 ms at most.
+FEW = 16
 # Seconds that a window waits for another thread that works off the queue.
 PATIENCE_S = 1.0
 
@@ -66,8 +71,8 @@ class Port:
     """
 
     __slots__ = (
-        "_cells", "_context", "_context_in", "_context_told", "_ledger", "_took", "_traced", "_turn", "_waiting",
-        "captures", "clock", "imports", "loop_works", "replays_here", "sight", "wake",
+        "_cells", "_context", "_context_in", "_context_told", "_ledger", "_measured_in", "_took", "_traced", "_turn",
+        "_waiting", "captures", "clock", "imports", "loop_works", "replays_here", "sight", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +95,7 @@ class Port:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._turn = threading.Lock()
         self._took = (0, 0)
+        self._measured_in = MEASURED_ONE_IN - 1
         self._cells: dict[tuple[Any, ...], Cell] = {}
         self._context_in = 0
         self._context = self._context_told = (0, 0)
@@ -116,6 +122,7 @@ class Port:
         Decode steps of the main model are what the process does: they carry no label, so that they share a window with
         its graphs, kernels and memory. Prefill, mixed batches and other models become windows of their own.
         """
+        begin_ns = 0 if at_ns else perf_counter_ns()
         step = (mode, batch, real_tokens, padded_tokens, reason, phase, component)
         cell = self._cells.get(step)
         if cell is None:
@@ -123,6 +130,11 @@ class Port:
         cell.count += 1
         self._ledger.mark(mode)
         self.clock.step(cell.pace, asked_ns, at_ns)
+        if begin_ns:  # on the step path: now and then it says what it took there
+            self._measured_in -= 1
+            if self._measured_in < 0:
+                self._measured_in = MEASURED_ONE_IN - 1
+                self.took(perf_counter_ns() - begin_ns)
 
     def later(self, act: Callable[..., None], *about: Any) -> None:
         """Let the helper thread make something of a step, in the order in which they came. `act` may not raise.
@@ -134,8 +146,10 @@ class Port:
         """
         waiting = self._waiting
         waiting.append((act, about))
-        if self._traced or len(waiting) >= MAX_WAITING:
+        if self._traced:
             self.work_off()
+        elif len(waiting) >= MAX_WAITING:
+            self.work_off(most=FEW)
         elif len(waiting) == 1:
             self.wake()
 
@@ -153,12 +167,18 @@ class Port:
         """Whether something was left for later."""
         return bool(self._waiting)
 
-    def work_off(self, patience_s: float = 0.0) -> None:
-        """Do what was left for later, unless another thread is at it and does not end within the time given."""
+    def work_off(self, patience_s: float = 0.0, breath_s: float = 0.0, most: int | None = None) -> None:
+        """Do what was left for later, the oldest first, unless another thread is at it for longer than the patience.
+
+        `breath_s`: after a few steps sleep so long, which hands the interpreter's lock to whoever steps: what is worked
+        off at one go would come on top of a single step of the engine.
+        """
         if not self._turn.acquire(timeout=patience_s):
             return
         try:
-            for _ in range(len(self._waiting)):
+            for at in range(len(self._waiting) if most is None else min(most, len(self._waiting))):
+                if breath_s and at % FEW == FEW - 1:
+                    sleep(breath_s)
                 act, about = self._waiting.popleft()
                 act(*about)
         finally:

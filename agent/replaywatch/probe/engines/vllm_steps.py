@@ -295,10 +295,10 @@ class StepHooks:
         answers.append((known, args, kwargs, result, alone))
 
     def _knows(self, thing: Any) -> Known:
-        """Of a runner, dispatcher or manager that is met for the first time."""
+        """Of a runner, dispatcher or manager that is met for the first time, by two threads at once it may be."""
         key = id(thing)
-        known = self._known[key] = Known(thing, self._facts_of(thing), lambda _: self._known.pop(key, None))
-        return known
+        known = Known(thing, self._facts_of(thing), lambda _: self._known.pop(key, None))
+        return self._known.setdefault(key, known)
 
     def _meets(self, runner: Any) -> Known:
         """Of a runner that makes its first step here: the one time that all is asked while it waits."""
