@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import statistics
-import sys
 import time
 from typing import Any
 
@@ -124,7 +123,7 @@ def main() -> None:
     parser.add_argument("--adapter", help="folder of a LoRA adapter that all requests use")
     given = parser.parse_args()
     engine = Engine(json.loads(given.options), given.adapter)
-    result: dict[str, Any] = {"start_s": engine.start_s, "argv": sys.argv[0]}
+    result: dict[str, Any] = {"start_s": engine.start_s}
     result["measured"] = [measure(engine, batch, given.tokens, given.seconds) for batch in given.batches]
     if given.pairs:
         is_spread = json.loads(given.options).get("tensor_parallel_size", 1) > 1

@@ -246,7 +246,7 @@ def watch(seconds: float, seed: int, folder: Path, with_probe: bool, profiles: s
         "victim": said.get("end") or said,
         "neighbours": neighbours.counts,
         "spool_on_full_disk": neighbours.is_small,
-        "victim_errors": (folder / "victim.err").read_text(errors="replace")[:3000],
+        "victim_errors": (folder / "victim.err").read_text(errors="replace").replace(f"{ROOT}/", "")[:3000],
     }
 
 
