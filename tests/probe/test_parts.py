@@ -72,6 +72,19 @@ def test_a_budget_that_is_exceeded_stretches_and_relaxes_when_calm() -> None:
     assert budget.stretch == 2
 
 
+def test_what_steps_take_cannot_be_saved_and_leaves_the_rest_a_part_of_the_budget() -> None:
+    budget = Budget(0.005)
+    for _ in range(6):
+        assert not budget.settle(0.0075 * SECOND, SECOND, 0, fixed_ns=0.006 * SECOND)  # 0.15 % besides
+    assert (budget.stretch, budget.take_throttled()) == (1, 0)
+    assert budget.settle(0.0085 * SECOND, SECOND, 0, fixed_ns=0.006 * SECOND)
+    assert budget.settle(0.006 * SECOND, SECOND, 0, fixed_ns=0.001 * SECOND)  # more than the four fifths that are left
+    assert budget.stretch == 4
+    for _ in range(12):
+        assert not budget.settle(0.0064 * SECOND, SECOND, 0, fixed_ns=0.006 * SECOND)  # calm, by what can be saved
+    assert budget.stretch == 1
+
+
 def windows_of(budget: Budget, replays: int, windows: int, other_ns: int = 0) -> list[bool]:
     """Whether replays are only counted after each of some windows of a second with so many of them."""
     found = []

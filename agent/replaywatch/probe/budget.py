@@ -1,7 +1,8 @@
 """`Budget`: what watching costs, measured, and how it slows itself down to stay within its share.
 
-Cost is host time of hooks (calls times what one takes on this host, measured by practice), processor time of the helper
-thread, pairs of events (12 us each, M9) and the slow-down inside traced stretches (8 %, the upper end of M3).
+Cost is host time of hooks (calls times what one takes on this host, replays by practice and steps measured in place),
+processor time of the helper thread, pairs of events (12 us each, M9) and the slow-down inside traced stretches (8 %,
+the upper end of M3).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ CALM_RATIO = 0.25
 CALM_WINDOWS = 6
 # Replays are watched in full again once that would take less than this share of the budget.
 FULL_RATIO = 0.5
+# What is left to sampling and to the helper thread, whatever an engine's steps take.
+REST_RATIO = 0.4
 
 
 class Budget:
@@ -44,10 +47,16 @@ class Budget:
         """What a window's watching cost the process."""
         return hooks_ns + helper_cpu_ns + timed * EVENT_PAIR_NS + traced_ns * TRACED_RATIO
 
-    def settle(self, spent_ns: float, window_ns: int, replays: int) -> bool:
-        """Judge a window: True when it was over the budget and the probe slows down."""
+    def settle(self, spent_ns: float, window_ns: int, replays: int, fixed_ns: float = 0.0) -> bool:
+        """Judge a window: True when it was over the budget and the probe slows down.
+
+        `fixed_ns` of what was spent nothing here can save: an engine's steps are told each. Where they alone take the
+        budget, the rest still has a part of it, for slowing that down would save little and leave the process unseen.
+        """
         budget_ns = self._ratio * max(1, window_ns)
         costly = replays * self.replay_ns > FULL_RATIO * budget_ns
+        spent_ns -= fixed_ns
+        budget_ns = max(budget_ns - fixed_ns, REST_RATIO * budget_ns)
         over = spent_ns > budget_ns
         if over:
             self.throttled += 1

@@ -124,7 +124,8 @@ class Emitter:
         for port in session.ports():  # practice runs with warm caches, an engine's step does not
             budget.step_ns = port.take_took() or budget.step_ns
         hooks_ns, only_counted = budget.hooks_ns(replays, steps), budget.counting_only
-        budget.settle(budget.spent_ns(hooks_ns, cpu_ns, timed, traced_ns), now - self.start_ns, replays)
+        spent_ns = budget.spent_ns(hooks_ns, cpu_ns, timed, traced_ns)
+        budget.settle(spent_ns, now - self.start_ns, replays, steps * budget.step_ns)
         self._keep_to_the_budget(only_counted)
         sent, dropped, errors = session.outlet.sent, session.outlet.dropped, session.sight.errors
         cost = {
