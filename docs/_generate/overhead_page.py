@@ -22,9 +22,10 @@ python3 tests/bench/bench_probe.py --json docs/data/bench_probe.json
 The probe may take 0.5 % of the process's time (`budget-ratio`, see [options](options.md)) and throttles itself: it
 times fewer replays and traces more rarely before it passes that. Where replays come so often that this is not enough,
 it only counts them, at about half of the hook's cost, and says that launch times are not seen until fewer come. What a
-hook costs is measured on the host itself: for replays by practice, in a loop, for steps in place, on every 31st. What
-an engine's steps take cannot be saved, since each is told; sampling and the probe's thread have two fifths of the
-budget whatever that is, so a service of very short steps may pay more than 0.5 %, which the probe's metrics show.
+hook costs is measured on the host itself: for replays by practice, in a loop, for steps in place, on every 31st, as far
+as a hook can [time itself](engines.md#what-it-costs). What an engine's steps take cannot be saved, since each is told;
+sampling and the rest of the probe's thread have two fifths of the budget whatever that is, so a service of very short
+steps may pay more than 0.5 %, which the probe's metrics show.
 
 In a loop a hook's code lies in the processor's caches; between two steps of an engine it does not, and the same hook on
 a replay takes 4 to 6.5 us instead of 0.3 to 1 (`python tests/bench/bench_hook.py`, no GPU needed). Where the host waits

@@ -29,6 +29,7 @@ class Emitter:
         self.start_ns = time_ns()
         self.cpu_ns = 0
         self.replayed = False
+        self.judging_ns = 0  # of the helper's time since the last window, what judging steps took
         self._first_ns = self.start_ns
         self._frames = 0
         self._cpu_seen_ns = 0
@@ -121,11 +122,12 @@ class Emitter:
         cpu_ns, self._cpu_seen_ns = self.cpu_ns - self._cpu_seen_ns, self.cpu_ns
         if steps and not budget.step_ns:
             budget.step_ns = cost_of_call_ns(session.practice_step(), lambda _: None, None)
-        for port in session.ports():  # practice runs with warm caches, an engine's step does not
-            budget.step_ns = port.take_took() or budget.step_ns
+        measured = [port.take_took() for port in session.ports()]  # practice has warm caches, an engine's step does not
+        budget.step_ns = max(measured, default=0.0) or budget.step_ns
         hooks_ns, only_counted = budget.hooks_ns(replays, steps), budget.counting_only
         spent_ns = budget.spent_ns(hooks_ns, cpu_ns, timed, traced_ns)
-        budget.settle(spent_ns, now - self.start_ns, replays, steps * budget.step_ns)
+        judging_ns, self.judging_ns = min(cpu_ns, self.judging_ns), 0
+        budget.settle(spent_ns, now - self.start_ns, replays, steps * budget.step_ns + judging_ns)
         self._keep_to_the_budget(only_counted)
         sent, dropped, errors = session.outlet.sent, session.outlet.dropped, session.sight.errors
         cost = {

@@ -36,6 +36,7 @@ class Keeper:
         self._looked_ns = 0
         self._finished = False
         self._faults = 0
+        self._judges = False
 
     @property
     def alive(self) -> bool:
@@ -112,15 +113,19 @@ class Keeper:
             session.end()
 
     def _tick_s(self) -> float:
-        session = self._session
-        tick = TICK_S if self._emitter.replayed or any(p.waits() for p in session.ports()) else IDLE_TICK_S
-        return min(tick, session.settings.window_seconds / 2) * min(4, session.budget.stretch)
+        most_s = self._session.settings.window_seconds / 2
+        if self._judges:  # else the stepping threads would have to, and slower
+            return min(TICK_S, most_s)
+        tick = TICK_S if self._emitter.replayed else IDLE_TICK_S
+        return min(tick, most_s) * min(4, self._session.budget.stretch)
 
     def _turn(self) -> None:
         session = self._session
         now_ns = perf_counter_ns()
-        for port in session.ports():
-            port.work_off(breath_s=BREATH_S)
+        begin_ns = thread_time_ns()
+        worked = [port.work_off(breath_s=BREATH_S) for port in session.ports()]
+        self._judges = any(worked)
+        self._emitter.judging_ns += thread_time_ns() - begin_ns
         session.ledger.drain()
         session.timer.poll(now_ns)
         if now_ns - self._looked_ns >= LOOK_NS:

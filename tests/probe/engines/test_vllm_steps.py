@@ -10,7 +10,7 @@ import pytest
 from probe.engines.batches import decode, scheduled
 from replaywatch.contract.window import FALLBACK_REASONS
 from replaywatch.probe.engines.vllm import VllmAdapter
-from replaywatch.probe.engines.vllm_steps import CONTEXT_ONE_IN, SILENT_STEPS, UNASKED
+from replaywatch.probe.engines.vllm_steps import MEASURED, ONE_IN, SILENT_STEPS, UNASKED
 
 DECODE = (None, None)
 PREFILL = (None, "prefill")
@@ -427,11 +427,11 @@ def with_context(batch, *lengths, old=False):
 @pytest.mark.parametrize("old", [False, True])
 def test_one_decode_step_in_some_tells_how_long_its_sequences_are(parts, engine, runner, old):
     made = engine(runner)
-    for at in range(CONTEXT_ONE_IN + 1):
+    for at in range(ONE_IN + 1):
         made.execute_model(with_context(decode(3), 100 + at, 200, 300, old=old))
         made.execute_model(with_context(scheduled(7), 9000, old=old))
     taken = parts.taken()
-    assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (1200 + CONTEXT_ONE_IN, 6)
+    assert (taken[DECODE]["context_tokens"], taken[DECODE]["context_sequences"]) == (1200 + ONE_IN, 6)
     assert "context_tokens" not in taken[PREFILL]
 
 
@@ -489,12 +489,93 @@ def test_an_engine_that_is_thrown_away_goes_at_once_and_its_steps_count(parts, e
     assert taken[PREFILL]["fallbacks"] == {"prefill_by_design": 1}
 
 
-def test_what_a_hook_takes_is_measured_now_and_then(parts, engine, monkeypatch):
+def test_what_hooks_take_of_a_step_is_measured_now_and_then(parts, engine, monkeypatch):
     made = engine("v1")
+    made.execute_model(decode(3))
     monkeypatch.setattr(parts.adapter.steps, "_now_ns", count(step=700).__next__)
-    for _ in range(CONTEXT_ONE_IN - 1):
+    for _ in range(ONE_IN - MEASURED):
+        assert parts.port.take_took() == 0.0
         made.execute_model(decode(3))
-    assert (parts.port.take_took(), parts.port.take_took()) == (700.0, 0.0)
+    # Before the forward, around its dispatch, and after it.
+    assert (parts.port.take_took(), parts.port.take_took()) == (2100.0, 0.0)
+
+
+def test_what_a_drafts_dispatch_takes_is_measured_too(parts, engine, monkeypatch):
+    made = engine("v1")
+    made.execute_model(decode(3))
+    from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
+
+    draft = CudagraphDispatcher(made.vllm_config)
+    draft.dispatch(3)
+    monkeypatch.setattr(parts.adapter.steps, "_now_ns", count(step=700).__next__)
+    for _ in range(ONE_IN - MEASURED + 1):
+        assert parts.port.take_took() == 0.0
+        draft.dispatch(3)
+    assert parts.port.take_took() == 700.0
+
+
+@pytest.mark.parametrize(("runner", "name"), [("v1", "cudagraph_dispatcher"), ("v2", "cudagraph_manager")])
+def test_a_runner_that_is_shut_down_keeps_its_last_steps(parts, engine, runner, name):
+    made = engine(runner)
+    for _ in range(3):
+        made.execute_model(decode(3))
+    made.execute_model(scheduled(7))
+    setattr(made, name, None)
+    taken = parts.taken()
+    assert set(taken) == {DECODE, PREFILL}
+    assert (taken[DECODE]["steps"], taken[PREFILL]["steps"]) == ({"full": 3}, {"piecewise": 1})
+
+
+def test_a_fault_of_a_draft_leaves_the_target_alone(parts, engine, monkeypatch):
+    made = engine("v1")
+    made.execute_model(decode(3))
+    from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
+
+    draft = CudagraphDispatcher(made.vllm_config)
+    monkeypatch.setattr(parts.adapter.steps, "_draft", lambda *_: 1 / 0)
+    for _ in range(3):
+        draft.dispatch(3)
+        made.execute_model(decode(3))
+    taken = parts.taken()
+    assert (set(taken), taken[DECODE]["steps"]) == ({DECODE}, {"full": 4})
+    assert parts.sight.errors == 1
+
+
+def test_after_a_fault_no_step_of_the_target_passes_for_a_drafts(parts, engine, monkeypatch):
+    made = engine("v1")
+    monkeypatch.setattr(parts.adapter.steps, "_judge", lambda *_: 1 / 0)
+    made.execute_model(scheduled(7))
+    assert parts.taken() == {}
+    parts.adapter.steps._steps_heard = True  # a step under way on another thread had asked before the fault
+    made.execute_model(decode(3))
+    assert parts.taken() == {}
+
+
+@pytest.mark.parametrize("runner", ["v1", "v2"])
+def test_a_step_from_before_the_capture_is_judged_by_what_was_ready_then(parts, engine, runner):
+    made = engine(runner)
+    ready = "keys_initialized" if runner == "v1" else "_graphs_captured"
+    decider = made.cudagraph_dispatcher if runner == "v1" else made.cudagraph_manager
+    if not hasattr(decider, ready):
+        pytest.skip(f"the stand-in has no {ready}")
+    setattr(decider, ready, False)
+    made.execute_model(decode(9))  # above the ceiling: eager
+    made.capture_model()
+    setattr(decider, ready, True)
+    assert parts.taken() == {}
+
+
+def test_a_second_runner_without_a_manager_is_no_draft(parts, engine, monkeypatch):
+    """`dispatch_cg_and_sync_dp` takes None for a manager, and answers eager."""
+    made = engine("v2")
+    made.execute_model(decode(3))
+    from vllm.v1.worker.gpu import model_runner
+
+    hooks, eager = parts.adapter.steps, SimpleNamespace(cg_mode=modes().NONE, num_tokens=3)
+    hooked = hooks.dispatch_function(lambda *_: (eager, None), hooks._listens)
+    monkeypatch.setattr(model_runner, "dispatch_cg_and_sync_dp", lambda *_, **__: hooked(None, 3, 3, 1))
+    made.execute_model(decode(3))
+    assert parts.taken()[DECODE]["steps"] == {"full": 1, "eager": 1}
 
 
 def test_steps_are_judged_by_whoever_makes_the_window_and_a_fault_is_told_once(parts, engine, monkeypatch):

@@ -22,6 +22,9 @@ CONTEXT_ONE_IN = 32
 MEASURED_ONE_IN = 31
 # What waits for the helper thread at most; of a longer queue the stepping thread works off a few itself.
 MAX_WAITING = 512
+MOST_WAITING = 32 * MAX_WAITING
+SIGNAL = "engine steps"
+LOST = "steps came faster than they could be judged; some were not counted"
 # Steps that are judged in one go where another thread waits for the interpreter: 0.1 ms at most.
 FEW = 16
 # Seconds that a window waits for another thread that works off the queue.
@@ -150,7 +153,10 @@ class Port:
             self.work_off()
         elif len(waiting) >= MAX_WAITING:
             self.work_off(most=FEW)
-        elif len(waiting) == 1:
+            if len(waiting) >= MOST_WAITING:  # nobody has worked it off for minutes
+                waiting.popleft()
+                self.sight.blind(SIGNAL, LOST)
+        elif len(waiting) <= 3:  # two threads may begin at once
             self.wake()
 
     def took(self, ns: int) -> None:
@@ -167,20 +173,22 @@ class Port:
         """Whether something was left for later."""
         return bool(self._waiting)
 
-    def work_off(self, patience_s: float = 0.0, breath_s: float = 0.0, most: int | None = None) -> None:
+    def work_off(self, patience_s: float = 0.0, breath_s: float = 0.0, most: int | None = None) -> bool:
         """Do what was left for later, the oldest first, unless another thread is at it for longer than the patience.
 
         `breath_s`: after a few steps sleep so long, which hands the interpreter's lock to whoever steps: what is worked
-        off at one go would come on top of a single step of the engine.
+        off at one go would come on top of a single step of the engine. True where there was something to do.
         """
         if not self._turn.acquire(timeout=patience_s):
-            return
+            return False
         try:
+            found = bool(self._waiting)
             for at in range(len(self._waiting) if most is None else min(most, len(self._waiting))):
                 if breath_s and at % FEW == FEW - 1:
                     sleep(breath_s)
                 act, about = self._waiting.popleft()
                 act(*about)
+            return found
         finally:
             self._turn.release()
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from replaywatch.probe.engines import sglang_config, sglang_reasons
 from replaywatch.probe.engines.model_size import model_size
-from replaywatch.probe.engines.port import EngineAdapter, Port
+from replaywatch.probe.engines.port import MEASURED_ONE_IN, EngineAdapter, Port
 from replaywatch.probe.patching import Function, Switch
 
 RUNNER = "sglang.srt.model_executor.model_runner"
@@ -52,6 +52,7 @@ class SglangAdapter(EngineAdapter):
     def __init__(self, port: Port) -> None:
         super().__init__(port)
         self._here = _Here()
+        self._turn = MEASURED_ONE_IN - 1
         self._learned: set[tuple[int, int]] = set()
 
     def watched(self) -> dict[str, Callable[[ModuleType], None]]:
@@ -82,11 +83,17 @@ class SglangAdapter(EngineAdapter):
         def _forward_raw(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
             if not on or here.captures:
                 return original(runner, forward_batch, *args, **kwargs)
+            begin_ns = now_ns()
             seen = self.guarded("sglang steps", on, sglang_reasons.Batch, runner, forward_batch)
             asked_ns = now_ns()
             result = original(runner, forward_batch, *args, **kwargs)
+            at_ns = now_ns()
             if seen is not None:
-                self.guarded("sglang steps", on, self._count, runner, forward_batch, seen, result, asked_ns)
+                self.guarded("sglang steps", on, self._count, runner, forward_batch, seen, result, asked_ns, at_ns)
+            turn = self._turn
+            self._turn = turn - 1 if turn else MEASURED_ONE_IN - 1
+            if not turn:
+                self.port.took(asked_ns - begin_ns + now_ns() - at_ns)
             return result
 
         return _forward_raw
@@ -117,7 +124,9 @@ class SglangAdapter(EngineAdapter):
 
         return capture
 
-    def _count(self, runner: Any, forward_batch: Any, seen: sglang_reasons.Batch, result: Any, asked_ns: int) -> None:
+    def _count(
+        self, runner: Any, forward_batch: Any, seen: sglang_reasons.Batch, result: Any, asked_ns: int, at_ns: int
+    ) -> None:
         self._learn(runner)
         draft = getattr(runner, "is_draft_worker", False)
         if seen.phase is None or (draft and not self._begins_draft(forward_batch)):
@@ -128,10 +137,14 @@ class SglangAdapter(EngineAdapter):
         if getattr(result, "can_run_graph", False):
             mode, padded = sglang_reasons.replayed(runner, seen)
             why = sglang_reasons.why_piecewise(seen) if mode == "piecewise" else None
-            self.port.step(mode, seen.batch, seen.tokens, padded, why, seen.phase, component, asked_ns=asked_ns)
+            self.port.step(
+                mode, seen.batch, seen.tokens, padded, why, seen.phase, component, asked_ns=asked_ns, at_ns=at_ns
+            )
             return
         why, size = sglang_reasons.why_eager(runner, forward_batch, seen)
-        self.port.step("eager", size, seen.tokens, seen.tokens, why, seen.phase, component, asked_ns=asked_ns)
+        self.port.step(
+            "eager", size, seen.tokens, seen.tokens, why, seen.phase, component, asked_ns=asked_ns, at_ns=at_ns
+        )
 
     def _count_draft(self, runner: Any, forward_batch: Any, replayed: bool) -> None:
         mode = forward_batch.forward_mode

@@ -212,6 +212,7 @@ class VllmAdapter(EngineAdapter):
         """Around `capture_model`: the mode is final, and the call returns how much memory the graphs took."""
 
         def capture_model(runner: Any, *args: Any, **kwargs: Any) -> Any:
+            self.port.work_off()  # steps before were made without graphs
             result = original(runner, *args, **kwargs)
             if on and not kwargs.get("profile_only"):  # from 0.33 on the second runner estimates with it
                 self.guarded("vllm graph memory", on, self._captured, runner, result)

@@ -22,10 +22,12 @@ from replaywatch.probe.patching import Function, Switch
 Answer = tuple[Known | None, tuple[Any, ...], Mapping[str, Any], Any, Any]
 
 SILENT_STEPS = 50
-# One step in so many tells how long its sequences are; a prime, since prefill and decode may take regular turns.
-CONTEXT_ONE_IN = 31
-# As often a step measures what it costs, in its turn between those.
-MEASURED_TURN = 15
+# One step in so many tells how long its sequences are, and one in its own turn what its hooks take; a prime, since
+# prefill and decode may take regular turns.
+ONE_IN = 31
+TELLS_CONTEXT, MEASURED = 0, 15
+# What `dispatch_cg_and_sync_dp` is asked with, by name: the rest is not judged.
+ASKED = ("num_tokens", "uniform_token_count", "num_active_loras", "need_eager")
 UNASKED = "vllm steps without a dispatch"
 NOT_ASKED = "steps run, and no dispatcher that is hooked is asked how; they are not counted"
 _MODES = {"NONE": "eager", "PIECEWISE": "piecewise", "FULL": "full"}
@@ -35,10 +37,10 @@ class Here:
     """What a thread is doing: the answers of a step under way, or nothing that counts.
 
     Shape: `alone` what this rank would do by itself, of the second runner; `asked_ns` when the step under way was
-    dispatched first.
+    dispatched first; `spent_ns` what hooks took of it so far, where it `is_measured`.
     """
 
-    __slots__ = ("alone", "answers", "asked_ns", "idle", "quiet")
+    __slots__ = ("alone", "answers", "asked_ns", "idle", "is_measured", "quiet", "spent_ns")
 
     def __init__(self) -> None:
         self.answers: list[Answer] | None = None
@@ -46,6 +48,8 @@ class Here:
         self.alone: Any = None
         self.quiet = 0
         self.idle = False
+        self.is_measured = False
+        self.spent_ns = 0
 
 
 class Step:
@@ -78,7 +82,8 @@ class StepHooks:
         self._known: dict[int, Known] = {}  # by id; an entry leaves before the memory can be used again
         # Without the main model's steps its answers would pass for those of a draft model.
         self._steps_heard = False
-        self._until_context = 0
+        self._turn = 0
+        self._draft_turn = 0
         self._unanswered = 0  # steps since the last answer
         self._listens, self._counts, self._counts_drafts = Switch(), Switch(), Switch()
 
@@ -97,10 +102,15 @@ class StepHooks:
                 here = hooks._arrive()
             if not on or here.quiet or kwargs.get("dummy_run") or (len(args) > 2 and args[2] is True):
                 return original(self, *args, **kwargs)
+            turn = hooks._turn
+            hooks._turn = turn - 1 if turn else ONE_IN - 1
+            begin_ns = hooks._now_ns() if turn == MEASURED else 0
             hooks._steps_heard = True
             outer = here.answers
             answers: list[Answer] = []
             here.answers = answers
+            if begin_ns:
+                here.spent_ns, here.is_measured = hooks._now_ns() - begin_ns, True
             try:
                 result = original(self, *args, **kwargs)
             finally:
@@ -113,17 +123,17 @@ class StepHooks:
                     requests = len(scheduled)
                     if tokens != requests:
                         most, least = max(scheduled.values()), min(scheduled.values())
-                    turn = hooks._until_context = hooks._until_context - 1
-                    if turn < 0:
-                        context = hooks._context_of(output)
+                    if turn == TELLS_CONTEXT:
+                        context = hooks._adapter.context_of(_context_of, output)
                     known = everyone.get(id(self)) or hooks._meets(self)
                     step = known, answers, tokens, requests, most, least, here.asked_ns, at_ns, context
                     if answers[0][0] is None:  # to 0.10.0 the runner is asked itself; what it was given is not kept
                         finish(on, step)
                     else:
                         later(finish, on, step)
-                    if turn == MEASURED_TURN:
-                        hooks._adapter.port.took(hooks._now_ns() - at_ns)
+                    if begin_ns:
+                        here.is_measured = False
+                        hooks._adapter.port.took(here.spent_ns + hooks._now_ns() - at_ns)
                 except Exception as error:  # the probe's border
                     hooks._failed(on, error)
             elif hooks._unanswered < SILENT_STEPS and hooks._listens:
@@ -158,26 +168,33 @@ class StepHooks:
         def dispatch(self: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(self, *args, **kwargs)
             if on:
+                at_ns = hooks._now_ns()
                 try:
                     here = threads.here
                 except AttributeError:
                     here = hooks._arrive()
                 answers, known = here.answers, everyone.get(id(self))
                 if known is None:
-                    note(on, self, args, kwargs, result, None)
+                    note(on, self, args, kwargs, result, None, at_ns)
                 elif answers is not None:
                     if not answers:
-                        here.asked_ns = hooks._now_ns()
+                        here.asked_ns = at_ns
                     answers.append((known, args, kwargs, result, None))
+                    if here.is_measured:
+                        here.spent_ns += hooks._now_ns() - at_ns
                 elif hooks._steps_heard and not here.quiet:  # a draft model asks outside of the target's step
-                    later(draft, on, (known, args, kwargs, result, None), hooks._now_ns())
+                    later(draft, (known, args, kwargs, result, None), at_ns)
+                    turn = hooks._draft_turn
+                    hooks._draft_turn = turn - 1 if turn else ONE_IN - 1
+                    if turn == MEASURED:
+                        hooks._adapter.port.took(hooks._now_ns() - at_ns)
             return result
 
         return dispatch
 
     def dispatch_function(self, original: Function, on: Switch) -> Function:
         """Around `dispatch_cg_and_sync_dp(manager, ...)`, whose answer the ranks have agreed on."""
-        of_thread, note = self._of_thread, self._note
+        hooks, of_thread, note = self, self._of_thread, self._note
 
         def dispatch_cg_and_sync_dp(*args: Any, **kwargs: Any) -> Any:
             here = of_thread()
@@ -185,7 +202,8 @@ class StepHooks:
             result = original(*args, **kwargs)
             if on:
                 manager = args[0] if args else kwargs.get("cudagraph_manager")
-                note(on, manager, args[1:], kwargs, result[0], here.alone)
+                kept = {name: kwargs[name] for name in ASKED if name in kwargs}  # objects of the engine's do not wait
+                note(on, manager, args[1:4], kept, result[0], here.alone, hooks._now_ns())
             return result
 
         return dispatch_cg_and_sync_dp
@@ -277,21 +295,24 @@ class StepHooks:
         return _dummy_run
 
     def _note(
-        self, on: Switch, who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, alone: Any
-    ) -> None:
+        self, on: Switch, who: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, alone: Any,
+        at_ns: int,
+    ) -> None:  # fmt: skip
         """Keep an answer for the step under way; outside of one a draft model asked, unless nothing counts."""
         here = self._of_thread()
         answers = here.answers
         if answers is None and (here.quiet or not self._steps_heard):
             return
-        known = self._known.get(id(who)) or self._adapter.guarded("vllm dispatch", on, self._knows, who)
-        if known is None:
-            return
+        known = None
+        if who is not None:  # the second runner may run without a manager
+            known = self._known.get(id(who)) or self._adapter.guarded("vllm dispatch", on, self._knows, who)
+            if known is None:
+                return
         if answers is None:
-            self._later(self._draft_later, on, (known, args, kwargs, result, alone), self._now_ns())
+            self._later(self._draft_later, (known, args, kwargs, result, alone), at_ns)
             return
         if not answers:
-            here.asked_ns = self._now_ns()
+            here.asked_ns = at_ns
         answers.append((known, args, kwargs, result, alone))
 
     def _knows(self, thing: Any) -> Known:
@@ -304,17 +325,14 @@ class StepHooks:
         """Of a runner that makes its first step here: the one time that all is asked while it waits."""
         self._adapter.guarded("vllm resolved mode", Switch(), self._meet, runner)
         known = self._knows(runner)
-        self._target(known, runner)
+        self._mark_decider(runner)
         return known
-
-    def _context_of(self, output: Any) -> tuple[int, int] | None:
-        self._until_context = CONTEXT_ONE_IN - 1
-        return self._adapter.context_of(_context_of, output)
 
     def _failed(self, on: Switch, error: Exception) -> None:
         """Count no step any more, nor drafts, which would pass for them."""
         on.off()
         self._counts.off()
+        self._counts_drafts.off()  # a step under way may hear of itself yet
         self._steps_heard = False
         self._adapter.port.sight.fault("vllm steps", error)
 
@@ -330,25 +348,27 @@ class StepHooks:
 
     def _count(self, step: Step) -> None:
         known, answers = step.runner, step.answers
-        target = self._target(known, known.thing())
+        self._mark_decider(known.thing())
         who, _, _, result, _ = answers[-1]
-        is_plain = len(answers) == 1 and result is not None and step.tokens == step.requests and who is target
+        is_plain = len(answers) == 1 and result is not None and step.tokens == step.requests and _is_own(who)
         if is_plain and self._word(result) == "full":
             self._count_as(step, "full", _padded(result, step.tokens), None, "decode")
             return
         for answer in answers:
-            if answer[0] is not None and answer[0] is not target:
+            if not _is_own(answer[0]):
                 self._draft(answer, step.at_ns)
-        own = [a for a in answers if a[0] is None or a[0] is target]
+        own = [a for a in answers if _is_own(a[0])]
         if own:
-            self._judge(step, own, target)
+            self._judge(step, own)
 
-    def _target(self, known: Known, runner: Any) -> Known | None:
-        """Who decides for a runner's own model: the dispatcher of the first kind, the graph manager of the second."""
-        if runner is not None:
-            decider = getattr(runner, "cudagraph_manager", None) or getattr(runner, "cudagraph_dispatcher", None)
-            known.target = None if decider is None else self._known.get(id(decider)) or self._knows(decider)
-        return known.target
+    def _mark_decider(self, runner: Any) -> None:
+        """Who decides for a runner's own model: the dispatcher of the first kind, the graph manager of the second.
+
+        Once marked, always: a runner that is shut down drops its manager before its last steps are judged.
+        """
+        decider = getattr(runner, "cudagraph_manager", None) or getattr(runner, "cudagraph_dispatcher", None)
+        if decider is not None:
+            (self._known.get(id(decider)) or self._knows(decider)).decides = True
 
     def _count_as(self, step: Step, mode: str, padded: int, why: str | None, phase: str) -> None:
         port = self._adapter.port
@@ -362,9 +382,9 @@ class StepHooks:
             self._adapter.port.sight.clear(UNASKED)
         self._unanswered = 0
 
-    def _judge(self, step: Step, own: list[Answer], target: Known | None) -> None:
+    def _judge(self, step: Step, own: list[Answer]) -> None:
         """Count a step that may not be a full replay of a decode batch, with the reason."""
-        facts = (target or step.runner).facts(self._facts_of)
+        facts = (own[-1][0] or step.runner).facts(self._facts_of)
         mode, asked, padded = self._outcome(step, own)
         even = step.tokens == step.requests or asked.uniform
         phase = "decode" if even else reasons.phase_of(step.most, step.least, facts.decode_tokens)
@@ -380,13 +400,12 @@ class StepHooks:
             return reasons.without_dispatcher(step.runner.thing(), kwargs)
         return self._word(result), reasons.asked_of(*own[0][:4]), _padded(result, step.tokens)
 
-    def _draft_later(self, on: Switch, answer: Answer, at_ns: int) -> None:
+    def _draft_later(self, answer: Answer, at_ns: int) -> None:
         """Count a step of a draft model, unless one before could not be counted; on the helper thread."""
         if self._counts_drafts:
             try:
                 self._draft(answer, at_ns)
             except Exception as error:  # the probe's border
-                on.off()
                 self._counts_drafts.off()
                 self._adapter.port.sight.fault("vllm draft steps", error)
 
@@ -436,6 +455,11 @@ class StepHooks:
         if word is None:
             word = self._words[mode] = _MODES.get(mode_name(mode) or "", "eager")
         return word
+
+
+def _is_own(who: Known | None) -> bool:
+    """Whether an answer is of the runner's own model, and not of a draft's."""
+    return who is None or who.decides
 
 
 def _context_of(output: Any) -> tuple[int, int] | None:
