@@ -28,7 +28,7 @@ sampling and the rest of the probe's thread have two fifths of the budget whatev
 steps may pay more than 0.5 %, which the probe's metrics show.
 
 In a loop a hook's code lies in the processor's caches; between two steps of an engine it does not, and the same hook on
-a replay takes 4 to 6.5 us instead of 0.3 to 1 (`python tests/bench/bench_hook.py`, no GPU needed). Where the host waits
+a replay takes 4 to 7.5 us instead of 0.3 to 1 (`python tests/bench/bench_hook.py`, no GPU needed). Where the host waits
 for the device that is hidden, as in the loops below. Where the device waits for the host, it adds to the step: 5 us and
 what an [engine's hook](engines.md#what-it-costs) takes.
 

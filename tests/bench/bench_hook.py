@@ -8,9 +8,6 @@ is in its caches.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import json
 import platform
 import statistics
 import sys
@@ -19,7 +16,9 @@ from pathlib import Path
 from time import perf_counter_ns
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "agent")]
+sys.path[:0] = [str(ROOT / "agent"), str(ROOT / "tests" / "bench")]
+
+from cold import something_else  # noqa: E402
 
 from replaywatch.probe.graph_nodes import NodeCounter  # noqa: E402
 from replaywatch.probe.graph_patches import GraphPatches  # noqa: E402
@@ -28,9 +27,6 @@ from replaywatch.probe.patching import Switch  # noqa: E402
 from replaywatch.probe.replay_timing import ReplayTimer  # noqa: E402
 from replaywatch.probe.sight import Sight  # noqa: E402
 from replaywatch.probe.slots import Recorders  # noqa: E402
-
-FLUSHED = bytearray(16 << 20)
-SOURCE = inspect.getsource(json)
 
 
 class Graph:
@@ -49,12 +45,6 @@ def fastest_ns(call: Callable[[Graph], object], graph: Graph, times: int = 5000,
             call(graph)
         best = min(best, (perf_counter_ns() - begin) / times)
     return best
-
-
-def something_else() -> None:
-    """Much code and much memory, as between two steps of an engine."""
-    FLUSHED[::64] = bytes(len(FLUSHED) // 64)
-    ast.parse(SOURCE)
 
 
 def cold_ns(call: Callable[[Graph], object], bare: Callable[[Graph], object], graph: Graph, times: int = 1500) -> float:

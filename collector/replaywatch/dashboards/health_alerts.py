@@ -141,8 +141,8 @@ def _probe_alerts(s: RuleSettings) -> tuple[Alert, ...]:
             f" / on ({TARGET}) (replaywatch_agent_processes > 0) > 0.005",
             "warning",
             f"Probes at {at} cost more than 0.5 % of the host's time",
-            "The budget of a probe is half a percent of one processor; it should have throttled itself.",
-            "Report it with the engine's version; meanwhile switch the tracer off.",
+            "A probe slows itself down at half a percent, but it tells each of an engine's steps, and these are short.",
+            "Where they are not, report it with the engine's version; REPLAYWATCH_PROBE=0 leaves the process alone.",
         ),
         _alert(
             s,

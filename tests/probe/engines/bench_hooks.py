@@ -6,9 +6,6 @@ else that nothing of them is in its caches. What is left for the helper thread (
 the interpreter's lock, but runs with warm caches. Blocks with and without hooks alternate.
 """
 
-import ast
-import inspect
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -18,17 +15,10 @@ from types import SimpleNamespace
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 STAND_INS = ("vllm_0_25", "sglang_0_5_23")
-sys.path[:0] = [str(ROOT / "agent"), str(ROOT / "tests"), *(str(HERE / "stand_ins" / s) for s in STAND_INS)]
+TESTS = ROOT / "tests"
+sys.path[:0] = map(str, (ROOT / "agent", TESTS, TESTS / "bench", *(HERE / "stand_ins" / s for s in STAND_INS)))
 
-BLOCKS, WARM, COLD = 120, 100, 15
-FLUSHED = bytearray(16 << 20)
-SOURCE = inspect.getsource(json)
-
-
-def something_else():
-    """Much code and much memory, as between two steps of an engine."""
-    FLUSHED[::64] = bytes(len(FLUSHED) // 64)
-    ast.parse(SOURCE)
+BLOCKS, WARM, COLD = 60, 100, 31  # of as many steps one measures itself
 
 
 def block(port, run, times, between):
@@ -87,8 +77,11 @@ def of_sglang():
 
 def measure(port, kind, runs):
     """Print what the hooks of an adapter take."""
+    from cold import something_else
+
     adapter, first = kind(port), next(iter(runs.values()))
     found = {(run, cold, on): [] for run in runs for cold in (False, True) for on in (False, True)}
+    accounts = {run: [] for run in runs}
     for at in range(BLOCKS):
         on = bool(at % 2)
         if on:
@@ -99,7 +92,9 @@ def measure(port, kind, runs):
         for name, run in runs.items():
             block(port, first, 20, lambda: None)
             found[name, False, on].append(block(port, run, WARM, lambda: None))
+            port.take_took()
             found[name, True, on].append(block(port, run, COLD, something_else))
+            accounts[name].append(port.take_took() / 1000)
     adapter.remove()
     for name in runs:
         for cold in (False, True):
@@ -107,6 +102,8 @@ def measure(port, kind, runs):
             left_us = statistics.median(us for _, us in found[name, False, True])
             print(f"{name:25} {'cold' if cold else 'in a loop':10} {with_us - without_us:5.1f} us a step "
                   f"({without_us:.1f} us without), and {left_us:.1f} us on the helper thread")  # fmt: skip
+        account_us = statistics.median([us for us in accounts[name] if us] or [0.0])
+        print(f"{name:25} cold, by its own account {account_us:.1f} us a step")
 
 
 def main():
@@ -116,6 +113,7 @@ def main():
     from replaywatch.probe.engines.vllm import VllmAdapter
 
     port = Parts().port
+    port.clock.now_ns = perf_counter_ns  # the tests' clock stands still
     measure(port, VllmAdapter, of_vllm())
     measure(port, SglangAdapter, of_sglang())
 

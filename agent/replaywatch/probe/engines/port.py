@@ -125,7 +125,12 @@ class Port:
         Decode steps of the main model are what the process does: they carry no label, so that they share a window with
         its graphs, kernels and memory. Prefill, mixed batches and other models become windows of their own.
         """
-        begin_ns = 0 if at_ns else perf_counter_ns()
+        begin_ns = 0
+        if not at_ns:  # on the step path: now and then it says what it took there
+            turn = self._measured_in
+            self._measured_in = turn - 1 if turn else MEASURED_ONE_IN - 1
+            if not turn:
+                begin_ns = perf_counter_ns()
         step = (mode, batch, real_tokens, padded_tokens, reason, phase, component)
         cell = self._cells.get(step)
         if cell is None:
@@ -133,11 +138,8 @@ class Port:
         cell.count += 1
         self._ledger.mark(mode)
         self.clock.step(cell.pace, asked_ns, at_ns)
-        if begin_ns:  # on the step path: now and then it says what it took there
-            self._measured_in -= 1
-            if self._measured_in < 0:
-                self._measured_in = MEASURED_ONE_IN - 1
-                self.took(perf_counter_ns() - begin_ns)
+        if begin_ns:
+            self.took(perf_counter_ns() - begin_ns)
 
     def later(self, act: Callable[..., None], *about: Any) -> None:
         """Let the helper thread make something of a step, in the order in which they came. `act` may not raise.
@@ -153,7 +155,7 @@ class Port:
             self.work_off()
         elif len(waiting) >= MAX_WAITING:
             self.work_off(most=FEW)
-            if len(waiting) >= MOST_WAITING:  # nobody has worked it off for minutes
+            if len(waiting) >= MOST_WAITING:  # whoever works it off has stood still for many steps
                 waiting.popleft()
                 self.sight.blind(SIGNAL, LOST)
         elif len(waiting) <= 3:  # two threads may begin at once

@@ -83,16 +83,16 @@ class SglangAdapter(EngineAdapter):
         def _forward_raw(runner: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
             if not on or here.captures:
                 return original(runner, forward_batch, *args, **kwargs)
-            begin_ns = now_ns()
+            turn = self._turn
+            self._turn = turn - 1 if turn else MEASURED_ONE_IN - 1
+            begin_ns = 0 if turn else now_ns()
             seen = self.guarded("sglang steps", on, sglang_reasons.Batch, runner, forward_batch)
             asked_ns = now_ns()
             result = original(runner, forward_batch, *args, **kwargs)
             at_ns = now_ns()
             if seen is not None:
                 self.guarded("sglang steps", on, self._count, runner, forward_batch, seen, result, asked_ns, at_ns)
-            turn = self._turn
-            self._turn = turn - 1 if turn else MEASURED_ONE_IN - 1
-            if not turn:
+            if begin_ns:
                 self.port.took(asked_ns - begin_ns + now_ns() - at_ns)
             return result
 
